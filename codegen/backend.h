@@ -1,0 +1,27 @@
+// What a code generator hands to the program builder: the text of a kernel, how it is launched, and its compiled forms.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel/kernel.h"
+#include "compiler/expr/expr.h"
+
+namespace ingot {
+
+struct EmittedKernel {
+  std::string name;  // the entry point: fused_<ops>_<hash6>
+  std::string source;  // CUDA text
+  int threads = 1;  // runtime::KernelInfo::threads
+  int shared_bytes = 0;  // runtime::KernelInfo::shared_bytes
+  std::array<Expr, 3> grid{1, 1, 1};  // over the kernel's dims; a 0 in it means that there is nothing to launch
+  bool uses_i32 = true;  // indices are 32-bit: a buffer of kMaxI32Elements elements or more is refused
+  Schedule schedule;
+};
+
+/// The largest element count (and domain) of a kernel with 32-bit indices. It leaves room for the last block to
+/// overshoot.
+constexpr int64_t kMaxI32Elements = (int64_t{1} << 31) - (int64_t{1} << 22);
+
+}  // namespace ingot

@@ -1,0 +1,217 @@
+#include "codegen/build_program.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "codegen/lower/lower_group.h"
+#include "codegen/shape_emitter.h"
+
+namespace ingot {
+namespace {
+
+/// "conv_add_relu", from the operators of the body; movement only when there is nothing else.
+std::string stem_of(const Graph& body) {
+  std::string stem;
+  std::string last;
+  for (int pass = 0; pass < 2 && stem.empty(); ++pass)
+    for (NodeId id : body.order()) {
+      const Node& n = body.node(id);
+      if (pass == 0 && (n.op->lowers_as<Movement>() || n.op->name == "Values")) continue;
+      if (n.op->name == last) continue;
+      last = n.op->name;
+      stem += (stem.empty() ? "" : "_") + last;
+    }
+  return stem.empty() ? "copy" : stem;
+}
+
+std::vector<std::string> header_of(const Graph& body) {
+  std::vector<std::string> lines;
+  for (NodeId id : body.order()) {
+    const Node& n = body.node(id);
+    std::string names;
+    for (const std::string& o : n.origin.nodes) names += (names.empty() ? "" : ", ") + ("\"" + o + "\"");
+    const std::string attrs = n.attrs.text();
+    lines.push_back(fmt::format("{}{}  {}  {}", n.op->name, attrs.empty() ? "" : " {" + attrs + "}", to_string(body.value(n.outputs[0]).type), names));
+  }
+  return lines;
+}
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const LoweredProgram& lowered) : g_(graph), plan_(plan), lowered_(lowered) {}
+
+  Result<runtime::Program> run(const std::vector<ShapeRequirement>& requirements, const KernelCompiler& compile, const BuildOptions& options) {
+    INGOT_TRY(compile_kernels(compile, options));
+    INGOT_TRY(declare_bindings());
+    for (const Expr& b : plan_.slot_bytes) program_.slots.push_back({INGOT_TRY(shape(b))});
+    INGOT_TRY(place_outputs());
+    for (size_t i = 0; i < plan_.order.size(); ++i) INGOT_TRY(launch(i));
+    INGOT_TRY(copy_outputs());
+    for (const ShapeRequirement& r : requirements) program_.requirements.push_back({INGOT_TRY(shape(r.condition)), r.message});
+    program_.model_name = g_.name;
+    return std::move(program_);
+  }
+
+ private:
+  Result<runtime::ShapeRef> shape(const Expr& e) { return emitter_->emit(e); }
+
+  Status compile_kernels(const KernelCompiler& compile, const BuildOptions& options) {
+    // Kernels with the same text are the same: compiled once, launched from several places.
+    std::map<std::string, size_t> known;
+    std::vector<size_t> distinct;
+    for (size_t i = 0; i < lowered_.kernels.size(); ++i) {
+      auto [it, inserted] = known.emplace(to_string(lowered_.kernels[i]), distinct.size());
+      if (inserted) distinct.push_back(i);
+      kernel_of_.push_back(static_cast<int32_t>(it->second));
+    }
+    std::vector<Result<BuiltKernel>> results(distinct.size(), Result<BuiltKernel>(BuiltKernel{}));
+    std::atomic<size_t> next{0}, done{0};
+    auto work = [&] {
+      for (size_t i; (i = next++) < distinct.size();) {
+        results[i] = compile(lowered_.kernels[distinct[i]]);
+        ++done;
+      }
+    };
+    std::vector<std::thread> workers;
+    for (int t = 1; t < options.threads; ++t) workers.emplace_back(work);
+    for (size_t i; (i = next++) < distinct.size();) {
+      results[i] = compile(lowered_.kernels[distinct[i]]);
+      ++done;
+      if (options.progress) options.progress(done, distinct.size());
+    }
+    for (std::thread& t : workers) t.join();
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!results[i]) {
+        std::string nodes;
+        for (const std::string& line : lowered_.kernels[distinct[i]].header) nodes += "\n    " + line;
+        return std::move(results[i].error().add("in the kernel of" + nodes));
+      }
+      built_.push_back(std::move(*results[i]));
+      program_.kernels.push_back(built_.back().info);
+    }
+    return {};
+  }
+
+  Result<runtime::Binding> binding(ValueId v, const std::string& name, bool binds) {
+    const TensorType& t = g_.value(v).type;
+    runtime::Binding b{name, t.dtype, {}, {}};
+    for (const Expr& d : t.shape) {
+      b.dims.push_back(INGOT_TRY(shape(d)));
+      if (!binds) continue;
+      const bool bare = d.op() == ExprOp::Symbol;
+      b.symbols.push_back(bare ? symbol_numbers_.at(d.name()) : -1);
+    }
+    return b;
+  }
+  Status declare_bindings() {
+    std::map<std::string, Expr> bound;
+    for (ValueId v : g_.inputs)
+      for (const Expr& d : g_.value(v).type.shape)
+        if (d.op() == ExprOp::Symbol) bound.emplace(d.name(), d);
+    for (const auto& [name, e] : bound) {
+      symbol_numbers_.emplace(name, static_cast<int32_t>(program_.symbols.size()));
+      program_.symbols.push_back({name, e.low(), e.high() >= kNoLimit ? INT64_MAX : e.high()});
+    }
+    emitter_ = std::make_unique<ShapeEmitter>(program_.shapes, symbol_numbers_);
+    for (size_t i = 0; i < g_.inputs.size(); ++i) {
+      program_.inputs.push_back(INGOT_TRY(binding(g_.inputs[i], g_.value(g_.inputs[i]).name, true)));
+      INGOT_TRY(declare(g_.inputs[i], runtime::Place::Input, static_cast<int32_t>(i)));
+    }
+    for (size_t i = 0; i < g_.outputs.size(); ++i) program_.outputs.push_back(INGOT_TRY(binding(g_.outputs[i], g_.output_names[i], false)));
+    return {};
+  }
+  Status declare(ValueId v, runtime::Place place, int32_t index) {
+    const Value& value = g_.value(v);
+    const Expr bytes = element_count(value.type.shape) * static_cast<int64_t>(size_of(value.type.dtype));
+    value_numbers_[v] = static_cast<int32_t>(program_.values.size());
+    program_.values.push_back({place, index, value.type.dtype, INGOT_TRY(shape(bytes)), value.name});
+    return {};
+  }
+  /// Computed outputs are written where the caller wants them; others are copied at the end.
+  Status place_outputs() {
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const ValueId v = g_.outputs[i];
+      if (g_.producer(v) && !value_numbers_.count(v)) INGOT_TRY(declare(v, runtime::Place::Output, static_cast<int32_t>(i)));
+      else copies_.emplace_back(v, i);
+    }
+    return {};
+  }
+  Result<int32_t> number_of(ValueId v) {
+    if (auto it = value_numbers_.find(v); it != value_numbers_.end()) return it->second;
+    const Value& value = g_.value(v);
+    if (value.constant) {
+      program_.constants.push_back({value.name, value.type.dtype, value.constant->dims(), value.constant});
+      INGOT_TRY(declare(v, runtime::Place::Constant, static_cast<int32_t>(program_.constants.size() - 1)));
+    } else {
+      INGOT_TRY(declare(v, runtime::Place::Arena, plan_.slot.at(v)));
+    }
+    return value_numbers_.at(v);
+  }
+  Status launch(size_t i) {
+    const Node& n = g_.node(plan_.order[i]);
+    const Kernel& k = lowered_.kernels[i];
+    runtime::Instruction in;
+    in.kernel = kernel_of_[i];
+    for (ValueId v : n.inputs) in.args.push_back(INGOT_TRY(number_of(v)));
+    for (ValueId v : n.outputs) in.args.push_back(INGOT_TRY(number_of(v)));
+    for (const Expr& d : k.dims) in.dims.push_back(INGOT_TRY(shape(d)));
+    const BuiltKernel& built = built_[static_cast<size_t>(in.kernel)];
+    for (size_t d = 0; d < 3; ++d) in.grid[d] = INGOT_TRY(shape(built.grid[d]));
+    in.bytes = INGOT_TRY(shape(kernel_bytes(k)));
+    in.flops = INGOT_TRY(shape(kernel_flops(k)));
+    program_.instructions.push_back(std::move(in));
+    return {};
+  }
+  Status copy_outputs() {
+    for (const auto& [v, i] : copies_) {
+      const int32_t from = INGOT_TRY(number_of(v));
+      runtime::Instruction in;
+      in.kind = runtime::Instruction::Kind::Copy;
+      const runtime::ShapeRef bytes = program_.values[static_cast<size_t>(from)].bytes;
+      program_.values.push_back({runtime::Place::Output, static_cast<int32_t>(i), g_.value(v).type.dtype, bytes, g_.output_names[i]});
+      in.args = {from, static_cast<int32_t>(program_.values.size() - 1)};
+      in.bytes = in.flops = bytes;
+      const runtime::ShapeRef one = INGOT_TRY(shape(1));
+      in.grid = {one, one, one};
+      in.flops = INGOT_TRY(shape(0));
+      program_.instructions.push_back(std::move(in));
+    }
+    return {};
+  }
+
+  const Graph& g_;
+  const MemoryPlan& plan_;
+  const LoweredProgram& lowered_;
+  runtime::Program program_;
+  std::vector<BuiltKernel> built_;
+  std::vector<int32_t> kernel_of_;
+  std::unordered_map<std::string, int32_t> symbol_numbers_;
+  std::unique_ptr<ShapeEmitter> emitter_;
+  std::map<ValueId, int32_t> value_numbers_;
+  std::vector<std::pair<ValueId, size_t>> copies_;
+};
+
+}  // namespace
+
+Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan) {
+  LoweredProgram lowered;
+  for (NodeId id : plan.order) {
+    const Node& n = graph.node(id);
+    auto k = lower_group(graph, n);
+    if (!k) return std::move(k.error());
+    k->name = stem_of(*n.body);
+    k->header = header_of(*n.body);
+    lowered.kernels.push_back(std::move(*k));
+  }
+  return lowered;
+}
+
+Result<runtime::Program> build_program(const Graph& graph, const MemoryPlan& plan, const std::vector<ShapeRequirement>& requirements,
+                                       const LoweredProgram& lowered, const KernelCompiler& compile, const BuildOptions& options) {
+  return ProgramBuilder(graph, plan, lowered).run(requirements, compile, options);
+}
+
+}  // namespace ingot

@@ -1,0 +1,40 @@
+// A graph of fused groups -> a runtime::Program: lowers every group, has the backend plan, print and compile it (in
+// parallel, each distinct kernel once), and writes the instruction list over the memory plan.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel/kernel.h"
+#include "compiler/ir/memory_plan.h"
+#include "runtime/program.h"
+
+namespace ingot {
+
+/// A kernel as a backend delivers it.
+struct BuiltKernel {
+  runtime::KernelInfo info;
+  std::array<Expr, 3> grid{1, 1, 1};
+};
+/// Kernel::name is the stem ("conv_add_relu"). Called from several threads.
+using KernelCompiler = std::function<Result<BuiltKernel>(const Kernel&)>;
+
+/// The lowered groups, in the order of the plan, for inspection and interpretation.
+struct LoweredProgram {
+  std::vector<Kernel> kernels;
+};
+Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan);
+
+struct BuildOptions {
+  int threads = 2;
+  std::function<void(size_t done, size_t total)> progress;  // may be empty
+};
+Result<runtime::Program> build_program(const Graph& graph, const MemoryPlan& plan, const std::vector<ShapeRequirement>& requirements,
+                                       const LoweredProgram& lowered, const KernelCompiler& compile, const BuildOptions& options);
+
+/// Bytes that the kernel must move (every buffer once), and its operations, over the dims.
+Expr kernel_bytes(const Kernel& kernel);
+Expr kernel_flops(const Kernel& kernel);
+
+}  // namespace ingot

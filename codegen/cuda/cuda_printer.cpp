@@ -1,0 +1,126 @@
+#include "codegen/cuda/cuda_printer.h"
+
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_printers.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
+    : CPrinter(kernel, i32), schedule_(schedule) {
+  for (const char* word :
+       {"int",   "float", "double", "bool", "char",   "short",  "long",     "for",   "if",     "else",
+        "while", "do",    "const",  "auto", "new",    "delete", "this",     "true",  "false",  "min",
+        "max",   "abs",   "exp",    "log",  "sin",    "cos",    "pow",      "sqrt",  "floor",  "ceil",
+        "round", "point", "row",    "lane", "shared", "args",   "i8",       "i16",   "i32",    "i64",
+        "u8",    "u16",   "u32",    "u64",  "f16",    "bf16",   "active",   "batch", "m",      "n",
+        "k",     "acc",   "out",    "div",  "rem",    "struct", "template", "class", "signed", "unsigned"}) {
+    expr_.reserve(word);
+  }
+  for (const Buffer& b : kernel.buffers) expr_.reserve(identifier_of(b.name));
+  each_access(kernel.body,
+              [&](int buffer, const Expr&, bool is_store) { (is_store ? written_ : read_).insert(buffer); });
+}
+
+std::string CudaPrinter::dim_parameter(const Expr& dim) const { return "dim_" + identifier_of(dim.name()); }
+
+std::string CudaPrinter::signature() const {
+  std::string list;
+  for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+    const Buffer& b = kernel_.buffers[i];
+    const bool written = is_written(static_cast<int>(i));
+    list += fmt::format("{}{}{}* __restrict__ {}", list.empty() ? "" : ", ", written ? "" : "const ",
+                        c_storage_type(b.type), identifier_of(b.name));
+  }
+  for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
+  // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
+  const char* residents = schedule_.kind == Schedule::Kind::Tiles ? ", 1" : "";
+  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{}({})", schedule_.threads, residents,
+                     kPlaceholderName, list);
+}
+
+void CudaPrinter::bind_dims() {
+  std::unordered_set<std::string> used;
+  const auto use = [&](const Expr& e) {
+    visit(e, [&](const Expr& x) {
+      if (x.op() == ExprOp::Symbol) used.insert(x.name());
+    });
+  };
+  each_expr(kernel_.body, use);
+  for (const Axis& a : kernel_.domain) use(a.extent);
+  for (const Expr& d : kernel_.dims) {
+    if (!used.count(d.name())) continue;
+    const std::string name = expr_.fresh(identifier_of(d.name()));
+    const char* type = expr_.index_type();
+    out_.line(fmt::format("const {} {} = ({}){};", type, name, type, dim_parameter(d)));
+    expr_.bind(d, name, expr_.i32());
+  }
+}
+
+std::string CudaPrinter::finish() const {
+  std::string text;
+  for (const std::string& file : includes()) text += fmt::format("#include \"prelude/{}\"\n", file);
+  return text + "\n" + out_.text() + fmt::format("INGOT_ENTRY({})\n", kPlaceholderName);
+}
+
+// ---- points ----
+
+void PointsPrinter::print() {
+  const int chunk = schedule_.threads * schedule_.vector;
+  const char* type = expr_.index_type();
+  out_.splice(signature() + " {");
+  out_.open_silently();
+  bind_dims();
+  const std::string total = expr_.named(total_of(kernel_.domain), "total");
+  const std::string block = expr_.i32() ? "(int)blockIdx.x" : "(i64)blockIdx.x";
+  const std::string thread =
+      schedule_.vector > 1 ? fmt::format("(int)threadIdx.x * {}", schedule_.vector) : "(int)threadIdx.x";
+  if (schedule_.points_per_thread == 1) {
+    out_.line(fmt::format("const {} point = {} * {} + {};", type, block, chunk, thread));
+    out_.line(fmt::format("if (point >= {}) return;", total));
+    point("point");
+  } else {
+    out_.directive("#pragma unroll");
+    auto loop = out_.block(fmt::format("for (int part = 0; part < {}; ++part)", schedule_.points_per_thread), "part");
+    out_.line(fmt::format("const {} point = ({} * {} + part) * {} + {};", type, block, schedule_.points_per_thread,
+                          chunk, thread));
+    out_.line(fmt::format("if (point >= {}) break;", total));
+    nested([&] { point("point"); });
+  }
+  out_.close();
+}
+
+void PointsPrinter::point(const std::string& position) {
+  std::vector<Axis> axes = kernel_.domain;
+  if (schedule_.vector == 1 || axes.empty()) {
+    bind_axes(axes, position);
+    return body(kernel_.body);
+  }
+  const Expr inner = axes.back().var, base = Expr::index(inner.name() + "0", axes.back().extent);
+  axes.back().var = base;
+  bind_axes(axes, position);
+  with_lanes(inner, base, schedule_.vector, [&] { body(kernel_.body); });
+}
+
+Result<std::string> print_cuda(const Kernel& kernel, const Schedule& schedule) {
+  const bool i32 = fits_i32(kernel);
+  for (const Buffer& b : kernel.buffers)
+    if (b.type == DType::String) return unsupported("a string tensor in a kernel: " + b.name);
+  if (schedule.kind == Schedule::Kind::Points) {
+    PointsPrinter printer(kernel, schedule, i32);
+    printer.print();
+    return printer.finish();
+  }
+  if (schedule.kind == Schedule::Kind::Rows) {
+    const RowShared shared = INGOT_TRY(row_shared(kernel, schedule));
+    RowsPrinter printer(kernel, schedule, i32, shared);
+    printer.print();
+    return printer.finish();
+  }
+  TilesPrinter printer(kernel, schedule, i32);
+  printer.print();
+  return printer.finish();
+}
+
+}  // namespace ingot

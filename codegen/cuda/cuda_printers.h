@@ -1,0 +1,93 @@
+// The printers behind cuda_printer.h, one for each kind of schedule. Internal to codegen/cuda.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+
+#include "codegen/cuda/cuda_printer.h"
+#include "codegen/text/c_printer.h"
+
+namespace ingot {
+
+/// What all entry points share: the signature, the dims as local constants, the includes.
+class CudaPrinter : public CPrinter {
+ public:
+  CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i32);
+  /// The whole text: includes, then what was printed.
+  std::string finish() const;
+
+ protected:
+  std::string signature() const;
+  void bind_dims();          // "const int N = (int)dim_N;" for the dims that the kernel uses
+  bool is_written(int buffer) const { return written_.count(buffer) > 0; }
+  std::string dim_parameter(const Expr& dim) const;
+
+  const Schedule& schedule_;
+  std::unordered_set<int> written_, read_;
+};
+
+/// Points: one thread for one point, or for `vector` neighbouring points, or for several such groups.
+class PointsPrinter : public CudaPrinter {
+ public:
+  using CudaPrinter::CudaPrinter;
+  void print();
+
+ private:
+  void point(const std::string& position);
+};
+
+/// Rows: some lanes share a point of the domain. Loops and reductions at the top of the body are divided among them.
+class RowsPrinter : public CudaPrinter {
+ public:
+  RowsPrinter(const Kernel& kernel, const Schedule& schedule, bool i32, RowShared shared)
+      : CudaPrinter(kernel, schedule, i32),
+        shared_(shared),
+        lanes_per_row_(schedule.threads / schedule.rows_per_block) {}
+  void print();
+
+ protected:
+  void statement(const Stmt& stmt) override;
+  void store(const Store& s) override;
+  void loop(const Loop& s) override;
+  void reduce(const Reduce& s) override;
+  void alloc(const Alloc& s) override;
+  void conditional(const If& s) override;
+  std::string element(int buffer, const std::string& index) override;
+  void store_element(int buffer, const std::string& index, const std::string& value) override;
+
+ private:
+  bool is_scratch(int buffer) const { return buffer >= static_cast<int>(kernel_.buffers.size()); }
+  bool is_shared_by_lanes(int buffer) const;   // written and read in this kernel
+  void order_accesses(const Stmt& stmt);
+  /// "for (i = lane; ...)" over the flattened axes, in vector mode where the accesses allow it.
+  void share(const std::vector<Axis>& axes, const Body& work, const std::function<void()>& print_body);
+
+  RowShared shared_;
+  int lanes_per_row_;
+  bool guarded_ = false;     // fewer than 32 lanes a row: lanes of rows behind the last repeat it and store nothing
+  bool guard_stores_ = false;
+  int depth_ = 0;            // > 0 inside a shared loop, where each lane is on its own
+  int reductions_ = 0, scratch_used_ = 0;
+  std::unordered_set<int> dirty_, read_since_;   // scratch written or read since the last barrier
+};
+
+/// Tiles: the functors, the plan and the entry point around a main loop of the prelude.
+class TilesPrinter : public CudaPrinter {
+ public:
+  TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32);
+  void print();
+
+ private:
+  void print_args();
+  void print_plan();
+  void print_prologue(const char* name, const Expr& value, const std::vector<Axis>& side, const char* side_name,
+                      bool along_k, int vector);
+  void print_epilogue();
+  void print_entry();
+  const char* acc_type() const { return c_type(contract_.acc.type()); }
+
+  const Contract& contract_;
+  TileDetails details_;
+};
+
+}  // namespace ingot

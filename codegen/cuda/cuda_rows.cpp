@@ -1,0 +1,184 @@
+// Rows: lanes that share a point of the domain divide its loops and reductions among them.
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_printers.h"
+#include "compiler/expr/combine.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+namespace {
+constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
+
+std::string offset_text(int bytes) { return bytes ? fmt::format(" + {}", bytes) : std::string(); }
+}  // namespace
+
+void RowsPrinter::print() {
+  const char* type = expr_.index_type();
+  out_.splice(signature() + " {");
+  out_.open_silently();
+  bind_dims();
+  if (shared_.total_bytes > 0) {
+    expr_.include("memory.cuh");
+    out_.line("INGOT_DYN_SHARED(shared);");
+  }
+  const int rows_per_block = schedule_.rows_per_block;
+  if (rows_per_block == 1) {
+    out_.line("const int lane = (int)threadIdx.x;");
+    out_.line(fmt::format("const {} row = ({})blockIdx.x;", type, type));
+  } else {
+    const std::string rows = expr_.named(total_of(kernel_.domain), "rows");
+    guarded_ = lanes_per_row_ < 32;
+    out_.line(fmt::format("const int lane = (int)threadIdx.x % {};", lanes_per_row_));
+    const std::string row =
+        fmt::format("({})blockIdx.x * {} + (int)threadIdx.x / {}", type, rows_per_block, lanes_per_row_);
+    if (guarded_) {
+      out_.comment("Lanes behind the last row repeat it, for the warp's sake, and store nothing.");
+      out_.line(fmt::format("const bool active = {} < {};", row, rows));
+      out_.line(fmt::format("const {} row = active ? {} : {} - 1;", type, row, rows));
+    } else {
+      out_.line(fmt::format("const {} row = {};", type, row));
+      out_.line(fmt::format("if (row >= {}) return;", rows));
+    }
+  }
+  bind_axes(kernel_.domain, "row");
+  body(kernel_.body);
+  out_.close();
+}
+
+bool RowsPrinter::is_shared_by_lanes(int buffer) const {
+  return is_scratch(buffer) || (is_written(buffer) && read_.count(buffer) > 0);
+}
+
+void RowsPrinter::order_accesses(const Stmt& stmt) {
+  std::unordered_set<int> reads, writes;
+  const Body one{stmt};
+  each_access(one, [&](int buffer, const Expr&, bool is_store) {
+    if (is_shared_by_lanes(buffer)) (is_store ? writes : reads).insert(buffer);
+  });
+  bool conflict = false;
+  for (int b : reads) conflict |= dirty_.count(b) > 0;
+  for (int b : writes) conflict |= dirty_.count(b) > 0 || read_since_.count(b) > 0;
+  if (conflict) {
+    expr_.include("sync.cuh");
+    out_.line(lanes_per_row_ > 32 ? "cta_sync();" : "warp_sync();");
+    dirty_.clear();
+    read_since_.clear();
+  }
+  dirty_.insert(writes.begin(), writes.end());
+  read_since_.insert(reads.begin(), reads.end());
+}
+
+void RowsPrinter::statement(const Stmt& stmt) {
+  if (depth_ == 0 && !stmt.as<If>() && !stmt.as<Alloc>()) order_accesses(stmt);
+  CudaPrinter::statement(stmt);
+}
+
+std::string RowsPrinter::element(int buffer, const std::string& index) {
+  if (!is_scratch(buffer)) return CudaPrinter::element(buffer, index);
+  const DType type = buffer_type(buffer);
+  return fmt::format("lds<{}>({} + ({}) * {})", c_storage_type(type), buffer_name(buffer), index, size_of(type));
+}
+
+void RowsPrinter::store_element(int buffer, const std::string& index, const std::string& value) {
+  if (!is_scratch(buffer)) return CudaPrinter::store_element(buffer, index, value);
+  const DType type = buffer_type(buffer);
+  out_.line(fmt::format("sts<{}>({} + ({}) * {}, {});", c_storage_type(type), buffer_name(buffer), index, size_of(type),
+                        to_storage(type, value)));
+}
+
+void RowsPrinter::alloc(const Alloc& s) {
+  scratch_.push_back(s);
+  expr_.include("memory.cuh");
+  const std::string name = buffer_name(s.buffer);
+  expr_.reserve(name);
+  const int64_t bytes = (estimate(s.size, 0) * static_cast<int64_t>(size_of(s.type)) + 15) / 16 * 16;
+  const std::string mine = schedule_.rows_per_block == 1
+                               ? std::string()
+                               : fmt::format(" + threadIdx.x / {} * {}", lanes_per_row_, shared_.scratch_bytes);
+  out_.line(fmt::format("const u32 {} = shared{}{};  // {}[{}]", name, offset_text(scratch_used_), mine,
+                        name_of(s.type), to_string(s.size)));
+  scratch_used_ += static_cast<int>(bytes);
+}
+
+void RowsPrinter::store(const Store& s) {
+  if (depth_ > 0) {
+    if (!guard_stores_ || is_scratch(s.buffer)) return CudaPrinter::store(s);
+    auto block = out_.block("if (active)");
+    return nested([&] { CudaPrinter::store(s); });
+  }
+  auto block = out_.block(guarded_ && !is_scratch(s.buffer) ? "if (lane == 0 && active)" : "if (lane == 0)");
+  nested([&] { CudaPrinter::store(s); });
+}
+
+void RowsPrinter::conditional(const If& s) { CudaPrinter::conditional(s); }
+
+void RowsPrinter::share(const std::vector<Axis>& axes, const Body& work, const std::function<void()>& print_body) {
+  ++depth_;
+  nested([&] {
+    std::vector<Axis> bound = axes;
+    const Axis* inner = inner_axis(axes);
+    const int width = inner ? widest_vector(kernel_, work, inner->var, inner->extent, schedule_.vector) : 1;
+    const Expr base = width > 1 ? Expr::index(inner->var.name() + "0", inner->extent) : Expr();
+    if (width > 1) bound.back().var = base;
+    const std::string total = expr_.value(total_of(axes));
+    const bool single = bound.size() == 1;
+    const std::string i = single ? bind_index(bound[0].var) : expr_.fresh("step");
+    const std::string first = width > 1 ? fmt::format("lane * {}", width) : "lane";
+    auto block = out_.block(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4})", expr_.index_type(), i, first,
+                                        total, lanes_per_row_ * width),
+                            i);
+    if (!single) bind_axes(bound, i);
+    if (width > 1) with_lanes(inner->var, base, width, print_body);
+    else print_body();
+  });
+  --depth_;
+}
+
+void RowsPrinter::loop(const Loop& s) {
+  if (depth_ > 0) return CudaPrinter::loop(s);
+  const auto print = [&] { share(s.axes, s.body, [&] { body(s.body); }); };
+  if (!guarded_) return print();
+  // Lanes that repeat a row fill their own scratch, which they go on to read.
+  bool fills_scratch = false;
+  each_access(s.body, [&](int buffer, const Expr&, bool is_store) { fills_scratch |= is_store && is_scratch(buffer); });
+  if (fills_scratch) {
+    guard_stores_ = true;
+    print();
+    guard_stores_ = false;
+    return;
+  }
+  auto block = out_.block("if (active)");
+  print();
+}
+
+void RowsPrinter::reduce(const Reduce& r) {
+  if (depth_ > 0) return CudaPrinter::reduce(r);
+  expr_.include("reduce.cuh");
+  const std::string acc = expr_.fresh(identifier_of(r.result.name()));
+  out_.line(fmt::format("{} {} = {};", accumulator_type(r), acc, identity_text(r)));
+  Body work;
+  work.push_back({Let{r.result, r.value}});
+  share(r.axes, work, [&] {
+    if (!lanes_) return accumulate(r, acc);
+    load_vectors(r.value);
+    auto lane = lane_loop();
+    accumulate(r, acc);
+  });
+  if (lanes_per_row_ > 32) {
+    const int scratch = shared_.reduce_offset + reductions_++ % 2 * kReduceScratchBytes;
+    out_.line(fmt::format("{0} = block_reduce<{1}>({0}, {2}{{}}, shared{3});", acc, lanes_per_row_, op_type(r),
+                          offset_text(scratch)));
+    dirty_.clear();  // everyone has passed a barrier
+    read_since_.clear();
+  } else {
+    out_.line(fmt::format("{0} = warp_reduce<{1}>({0}, {2}{{}});", acc, lanes_per_row_, op_type(r)));
+  }
+  if (!is_arg(r) && !r.init.same(identity_of(r.combine, r.value.type()))) {
+    const std::string init = expr_.operand(r.init);
+    out_.line(fmt::format("{} = {};", acc, combine_text(r.combine, r.value.type(), acc, init)));
+  }
+  expr_.bind(r.result, result_text(r, acc), false);
+}
+
+}  // namespace ingot

@@ -1,0 +1,192 @@
+// Tiles: a contraction as a plan, three functors and an entry point; the main loop is source
+// (prelude/contraction_*.cuh).
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_printers.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+namespace {
+
+/// Prints one functor: buffers and dims are members of `args`.
+class FunctorPrinter : public CudaPrinter {
+ public:
+  using CudaPrinter::CudaPrinter;
+
+  void bind_args() {
+    for (const Expr& d : kernel_.dims) expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32());
+  }
+  /// Binds the axes that `uses` mentions by splitting the parameter `flat`.
+  void split(const std::vector<Axis>& axes, const std::string& flat, const Body& uses) {
+    bool used = false;
+    for (const Axis& a : axes) each_expr(uses, [&](const Expr& e) { used |= depends_on(e, a.var.name()); });
+    if (used) bind_axes(axes, flat);
+  }
+  void print_value(const Expr& value) {
+    if (lanes_) {
+      load_vectors(value);
+      auto lane = lane_loop();
+      out_.line(fmt::format("out[v] = {};", expr_.value(value)));
+    } else {
+      const std::string v = expr_.value(value);
+      out_.line(fmt::format("out[0] = {};", v));
+    }
+  }
+  void vectorise(const Expr& inner, const Expr& base, int width, const Expr& value) {
+    with_lanes(inner, base, width, [&] { print_value(value); });
+  }
+  void print_body(const Body& b) { body(b); }
+  void bind_acc(const Expr& acc) { expr_.bind(acc, "acc", false); }
+  CodeWriter& writer() { return out_; }
+
+ protected:
+  std::string element(int buffer, const std::string& index) override {
+    return fmt::format("args.{}[{}]", buffer_name(buffer), index);
+  }
+  std::string pointer(int buffer) override { return "args." + buffer_name(buffer); }
+};
+
+Body as_body(const Expr& value) {
+  Body body;
+  body.push_back({Let{Expr::local("value", value.type()), value}});
+  return body;
+}
+
+}  // namespace
+
+TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
+    : CudaPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
+  expr_.include(details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
+}
+
+void TilesPrinter::print() {
+  print_args();
+  out_.blank();
+  print_plan();
+  out_.blank();
+  print_prologue("PrologueA", contract_.a, contract_.m, "m", details_.a_along_k, details_.a_vector);
+  out_.blank();
+  print_prologue("PrologueB", contract_.b, contract_.n, "n", details_.b_along_k, details_.b_vector);
+  out_.blank();
+  print_epilogue();
+  out_.blank();
+  print_entry();
+}
+
+void TilesPrinter::print_args() {
+  auto block = out_.type_block("struct Args");
+  for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+    const Buffer& b = kernel_.buffers[i];
+    out_.line(fmt::format("{}{}* __restrict__ {};", is_written(static_cast<int>(i)) ? "" : "const ",
+                          c_storage_type(b.type), identifier_of(b.name)));
+  }
+  for (const Expr& d : kernel_.dims) out_.line(fmt::format("{} {};", expr_.index_type(), identifier_of(d.name())));
+}
+
+void TilesPrinter::print_plan() {
+  const Schedule& s = schedule_;
+  const TileDetails& d = details_;
+  auto block = out_.type_block("struct Plan");
+  out_.line(fmt::format("typedef {} acc;", acc_type()));
+  out_.line(fmt::format("typedef {} index;", expr_.index_type()));
+  if (d.skinny) {
+    out_.line(fmt::format("static constexpr int thin = {}, columns = {}, vector = {}, k_warps = {}, threads = {};",
+                          d.thin, d.columns, s.vector, s.split_k, s.threads));
+    out_.line(fmt::format("static constexpr bool thin_is_m = {};", d.thin_is_m));
+    return;
+  }
+  out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, tile_k = {};", s.tile_m, s.tile_n, s.tile_k));
+  out_.line(fmt::format("static constexpr int thread_m = {}, thread_n = {}, threads = {};", s.thread_m, s.thread_n,
+                        s.threads));
+  out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {};", d.a_vector, d.b_vector));
+  out_.line(fmt::format("static constexpr bool a_along_k = {}, b_along_k = {}, out_along_m = {};", d.a_along_k,
+                        d.b_along_k, d.out_along_m));
+}
+
+void TilesPrinter::print_prologue(const char* name, const Expr& value, const std::vector<Axis>& side,
+                                  const char* side_name, bool along_k, int vector) {
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  CodeWriter& out = f.writer();
+  const char* index = expr_.index_type();
+  out.comment(vector == 1 ? fmt::format("out[0] = element ({}, k)", side_name)
+                          : fmt::format("out[v] = element ({})", along_k ? fmt::format("{}, k + v", side_name)
+                                                                         : fmt::format("{} + v, k", side_name)));
+  {
+    auto type = out.type_block("struct " + std::string(name));
+    out.line("Args args;");
+    auto call = out.block(fmt::format("INGOT_DEV void operator()({} (&out)[{}], {} batch, {} {}, {} k) const",
+                                      acc_type(), vector, index, index, side_name, index));
+    f.bind_args();
+    std::vector<Axis> side_axes = side, k_axes = contract_.k;
+    std::vector<Axis>& lanes_in = along_k ? k_axes : side_axes;
+    Expr inner, base;
+    Body uses = as_body(value);
+    if (vector > 1) {
+      inner = lanes_in.back().var;
+      base = Expr::index(inner.name() + "0", lanes_in.back().extent);
+      lanes_in.back().var = base;
+      uses.push_back({Let{Expr::local("base", DType::I64), base}});
+    }
+    f.split(contract_.batch, "batch", uses);
+    f.split(side_axes, side_name, uses);
+    f.split(k_axes, "k", uses);
+    if (vector > 1) f.vectorise(inner, base, vector, value);
+    else f.print_value(value);
+  }
+  out_.splice(f.text());
+  for (const std::string& file : f.includes()) expr_.include(file);
+}
+
+void TilesPrinter::print_epilogue() {
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  CodeWriter& out = f.writer();
+  const char* index = expr_.index_type();
+  {
+    auto type = out.type_block("struct Epilogue");
+    out.line("Args args;");
+    auto call = out.block(
+        fmt::format("INGOT_DEV void operator()({} batch, {} m, {} n, {} acc) const", index, index, index, acc_type()));
+    f.bind_args();
+    f.split(contract_.batch, "batch", contract_.epilogue);
+    f.split(contract_.m, "m", contract_.epilogue);
+    f.split(contract_.n, "n", contract_.epilogue);
+    f.bind_acc(contract_.acc);
+    f.print_body(contract_.epilogue);
+  }
+  out_.splice(f.text());
+  for (const std::string& file : f.includes()) expr_.include(file);
+}
+
+void TilesPrinter::print_entry() {
+  out_.splice(signature() + " {");
+  out_.open_silently();
+  out_.line("INGOT_DYN_SHARED(shared);");
+  std::string members;
+  for (const Buffer& b : kernel_.buffers) members += (members.empty() ? "" : ", ") + identifier_of(b.name);
+  for (const Expr& d : kernel_.dims) {
+    members += fmt::format("{}({}){}", members.empty() ? "" : ", ", expr_.index_type(), dim_parameter(d));
+    expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32());
+  }
+  out_.line(fmt::format("const Args args{{{}}};", members));
+  const auto extent = [&](const std::vector<Axis>& axes, const char* name) {
+    const std::string value = expr_.value(total_of(axes));
+    out_.line(fmt::format("const {} {} = {};", expr_.index_type(), name, value));
+  };
+  extent(contract_.batch, "batches");
+  extent(contract_.m, "m_end");
+  extent(contract_.n, "n_end");
+  extent(contract_.k, "k_end");
+  const std::string a = "PrologueA{args}", b = "PrologueB{args}", e = "Epilogue{args}";
+  if (!details_.skinny) {
+    out_.line(fmt::format("contraction_simt<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
+  } else {
+    const bool thin_is_m = details_.thin_is_m, along_k = thin_is_m ? details_.b_along_k : details_.a_along_k;
+    out_.line(fmt::format("contraction_skinny_along_{}<Plan>({}, {}, {}, batches, {}, k_end, shared);",
+                          along_k ? 'k' : 'n', thin_is_m ? a : b, thin_is_m ? b : a, e,
+                          thin_is_m ? "m_end, n_end" : "n_end, m_end"));
+  }
+  out_.close();
+}
+
+}  // namespace ingot

@@ -1,0 +1,211 @@
+#include "codegen/cuda/plan_cuda.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "codegen/backend.h"
+#include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kGuess = 256;           // of an extent without a bound
+constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
+constexpr int64_t kSerialReduction = 64;  // longer reductions are shared by several threads, if neighbours
+constexpr int64_t kWindowRun = 8;         // the innermost extent of a sliding window
+constexpr int64_t kPrivateElements = 64;  // a private array up to this size stays in registers or local memory
+
+/// The longest reduction or loop at the top of the body, and what it reads.
+struct TopLoop {
+  std::vector<Axis> axes;
+  Body work;
+  int64_t length = 0;
+};
+
+void find_top_loop(const Body& body, TopLoop& best) {
+  for (const Stmt& stmt : body) {
+    TopLoop found;
+    if (auto* r = stmt.as<Reduce>()) {
+      found.axes = r->axes;
+      found.work.push_back({Let{r->result, r->value}});
+    }
+    if (auto* l = stmt.as<Loop>()) {
+      found.axes = l->axes;
+      found.work = l->body;
+    }
+    if (auto* i = stmt.as<If>()) find_top_loop(i->body, best);
+    if (found.axes.empty()) continue;
+    found.length = estimate(total_of(found.axes), kGuess);
+    if (found.length > best.length) best = std::move(found);
+  }
+}
+
+/// How many accesses step by one element along `inner`.
+int neighbour_accesses(const Body& body, const Expr& inner) {
+  int n = 0;
+  each_access(body, [&](int, const Expr& index, bool) {
+    const auto c = linear_coefficient(index, inner.name());
+    n += c && c->is_const(1);
+  });
+  return n;
+}
+
+bool needs_shared_scratch(const Body& body) {
+  bool needs = false;
+  for (const Stmt& s : body)
+    if (auto* a = s.as<Alloc>()) needs |= !a->size.as_int() || *a->size.as_int() > kPrivateElements;
+  return needs;
+}
+
+bool has_conditional_reduce(const Body& body) {
+  for (const Stmt& s : body) {
+    if (auto* i = s.as<If>()) {
+      for (const Stmt& inner : i->body)
+        if (inner.as<Reduce>() || has_conditional_reduce(i->body)) return true;
+    }
+  }
+  return false;
+}
+
+int power_of_two_below(int64_t n) {
+  int p = 1;
+  while (p * 2 <= n) p *= 2;
+  return p;
+}
+
+Schedule plan_points(const Kernel& kernel, const TargetTraits& target) {
+  Schedule s;
+  s.kind = Schedule::Kind::Points;
+  s.threads = kThreads;
+  const Axis* inner = inner_axis(kernel.domain);
+  const int64_t total = estimate(total_of(kernel.domain), int64_t{1} << 22);
+  if (inner) s.vector = widest_vector(kernel, kernel.body, inner->var, inner->extent, 8);
+  // Enough threads for every SM come before wide accesses.
+  const int64_t wanted = static_cast<int64_t>(target.parallel_units) * 512;
+  while (s.vector > 1 && total / s.vector < wanted) s.vector /= 2;
+  if (total <= static_cast<int64_t>(target.parallel_units) * 128) s.threads = 128;
+  return s;
+}
+
+Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLoop& top) {
+  Schedule s;
+  s.kind = Schedule::Kind::Rows;
+  const Axis* inner = inner_axis(top.axes);
+  if (inner) s.vector = widest_vector(kernel, top.work, inner->var, inner->extent, 8);
+  const int64_t rows = estimate(total_of(kernel.domain), 4096), length = std::max<int64_t>(top.length / s.vector, 1);
+  const bool few_rows = rows < static_cast<int64_t>(target.parallel_units) * 8;
+  int lanes = 32;
+  if (length < 32 && !has_conditional_reduce(kernel.body)) {
+    lanes = std::max(4, power_of_two_below(2 * length - 1));
+  } else if (length > 1024 || (few_rows && length > 128)) {
+    lanes = std::clamp(power_of_two_below(length / (few_rows ? 2 : 4)), 128, 1024);
+  }
+  s.threads = std::max(lanes, 128);
+  s.rows_per_block = s.threads / lanes;
+  return s;
+}
+
+}  // namespace
+
+Expr total_of(const std::vector<Axis>& axes) {
+  Expr total = 1;
+  for (const Axis& a : axes) total = total * a.extent;
+  return simplify(total);
+}
+
+int64_t estimate(const Expr& e, int64_t otherwise) {
+  if (const auto v = e.as_int()) return *v;
+  const int64_t high = bounds_of(e).high;
+  return high >= kNoLimit ? otherwise : high;
+}
+
+const Axis* inner_axis(const std::vector<Axis>& axes) { return axes.empty() ? nullptr : &axes.back(); }
+
+Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target) {
+  if (kernel.contract()) return plan_tiles(kernel, target);
+  TopLoop top;
+  find_top_loop(kernel.body, top);
+  if (needs_shared_scratch(kernel.body)) return plan_rows(kernel, target, top);
+  if (top.length <= 1) return plan_points(kernel, target);
+  const Axis *loop_axis = inner_axis(top.axes), *point_axis = inner_axis(kernel.domain);
+  const int along_loop = neighbour_accesses(top.work, loop_axis->var);
+  const int along_points = point_axis ? neighbour_accesses(top.work, point_axis->var) : 0;
+  const int64_t points = estimate(total_of(kernel.domain), 1 << 16);
+  const bool many_points = points >= static_cast<int64_t>(target.parallel_units) * 256;
+  // A sliding window (short runs along the loop) and a column (runs along the points) are one thread's work.
+  const auto run = loop_axis->extent.as_int();
+  const bool is_window = run && *run <= kWindowRun && top.length <= kSerialReduction;
+  const bool is_column = along_points > along_loop && (many_points || top.length <= kSerialReduction);
+  const bool is_wide_window = along_points == along_loop && many_points && top.length <= 8 * kSerialReduction;
+  if (is_window || is_column || is_wide_window) return plan_points(kernel, target);
+  return plan_rows(kernel, target, top);
+}
+
+Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule) {
+  RowShared shared;
+  int64_t bytes = 0;
+  for (const Stmt& stmt : kernel.body) {
+    auto* a = stmt.as<Alloc>();
+    if (!a) continue;
+    const int64_t size = estimate(a->size, -1);
+    if (size < 0) return unsupported(fmt::format("scratch array '{}' has no bound on its size", a->name));
+    bytes += (size * static_cast<int64_t>(size_of(a->type)) + 15) / 16 * 16;
+    if (bytes * schedule.rows_per_block > (int64_t{1} << 20)) break;
+  }
+  const int64_t scratch = bytes * schedule.rows_per_block;
+  if (scratch > 227 * 1024 - 2 * kReduceScratchBytes) {
+    return unsupported(fmt::format("{} bytes of scratch for one row exceed shared memory", bytes));
+  }
+  shared.scratch_bytes = static_cast<int>(bytes);
+  shared.reduce_offset = static_cast<int>(scratch);
+  const bool block_wide = schedule.rows_per_block == 1 && schedule.threads > 32;
+  shared.total_bytes = shared.reduce_offset + (block_wide ? 2 * kReduceScratchBytes : 0);
+  return shared;
+}
+
+Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
+  CudaLaunch launch;
+  launch.threads = s.threads;
+  if (s.kind == Schedule::Kind::Points) {
+    launch.grid[0] =
+        simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.threads} * s.vector * s.points_per_thread)));
+    return launch;
+  }
+  if (s.kind == Schedule::Kind::Rows) {
+    launch.shared_bytes = INGOT_TRY(row_shared(kernel, s)).total_bytes;
+    launch.grid[0] = simplify(ceil_div(total_of(kernel.domain), Expr(s.rows_per_block)));
+    return launch;
+  }
+  const Contract& c = *kernel.contract();
+  const TileDetails d = tile_details(kernel, s);
+  launch.shared_bytes = d.shared_bytes;
+  const Expr m = total_of(c.m), n = total_of(c.n);
+  launch.grid[2] = simplify(min(total_of(c.batch), Expr(65535)));
+  if (!d.skinny) {
+    launch.grid[0] = simplify(ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n)));
+    return launch;
+  }
+  const bool along_k = d.thin_is_m ? d.b_along_k : d.a_along_k;
+  const int columns = along_k ? d.columns * (s.threads / 32 / s.split_k) : 32 * s.vector;
+  launch.grid[0] = simplify(ceil_div(d.thin_is_m ? n : m, Expr(columns)));
+  return launch;
+}
+
+bool fits_i32(const Kernel& kernel) {
+  const auto fits = [](const Expr& count) {
+    const Interval b = bounds_of(simplify(count));
+    return b.low < kMaxI32Elements && (b.high >= kNoLimit || b.high < kMaxI32Elements);
+  };
+  bool ok = fits(total_of(kernel.domain));
+  for (const Buffer& b : kernel.buffers) ok &= fits(product(b.shape));
+  if (const Contract* c = kernel.contract()) {
+    for (const auto* axes : {&c->batch, &c->m, &c->n, &c->k}) ok &= fits(total_of(*axes));
+  }
+  return ok;
+}
+
+}  // namespace ingot

@@ -1,0 +1,58 @@
+// Planning for CUDA: which schedule a kernel gets, and what follows from it for the launch. Plain analytic choices; a
+// schedule is data and can be overridden.
+//
+// Tiles with thread_m == 0 is the skinny form (prelude/contraction_skinny.cuh), for products with a side of at most
+// kThinLimit: that side's tile is its row count, the other side's tile the columns of a warp (along k), `vector` the
+// elements of one access, and split_k the warps that share a sum.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "codegen/kernel/kernel.h"
+#include "compiler/support/result.h"
+#include "compiler/support/target_traits.h"
+
+namespace ingot {
+
+constexpr int kThinLimit = 8;
+
+Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target);
+Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target);
+
+/// What the printer and the launch derive from a contraction and its schedule.
+struct TileDetails {
+  bool skinny = false, thin_is_m = false;
+  bool a_along_k = true, b_along_k = true, out_along_m = false;  // direction of consecutive threads
+  int a_vector = 1, b_vector = 1;
+  int thin = 0, columns = 1;    // skinny
+  int shared_bytes = 0;
+};
+TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
+
+/// The shared memory of a Rows kernel: scratch arrays of every row of the block, then two areas for block reductions.
+struct RowShared {
+  int scratch_bytes = 0;        // of one row
+  int reduce_offset = 0;
+  int total_bytes = 0;
+};
+Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule);
+
+struct CudaLaunch {
+  std::array<Expr, 3> grid{1, 1, 1};  // over the kernel's dims; with a 0 in it there is nothing to launch
+  int threads = 1;
+  int shared_bytes = 0;
+};
+Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& schedule);
+
+/// False when a buffer or the domain is known to exceed kMaxI32Elements: then indices are 64-bit.
+bool fits_i32(const Kernel& kernel);
+
+/// The product of the extents.
+Expr total_of(const std::vector<Axis>& axes);
+/// A number to plan by: the value, or the upper bound, or `otherwise`.
+int64_t estimate(const Expr& e, int64_t otherwise);
+/// The last axis, or null.
+const Axis* inner_axis(const std::vector<Axis>& axes);
+
+}  // namespace ingot

@@ -1,0 +1,71 @@
+// Shared memory by 32-bit address (bytes in the shared window), and checked accesses to global memory.
+#pragma once
+#include "prelude/types.cuh"
+
+/// Names the block's dynamic shared memory; the launch says how much there is.
+#ifdef INGOT_EMULATE
+#define INGOT_DYN_SHARED(address) const u32 address = emu_shared_dyn()
+#else
+#define INGOT_DYN_SHARED(address)                        \
+  extern __shared__ __align__(1024) u8 ingot_dynamic[];  \
+  const u32 address = (u32)__cvta_generic_to_shared(ingot_dynamic)
+#endif
+
+template <class T> INGOT_DEV T lds(u32 address) {
+  INGOT_PTX(return *(const T*)__cvta_shared_to_generic(address);)
+  INGOT_HOST(T v; emu_ld_shared(address, &v, sizeof(T), -1); return v;)
+}
+template <class T> INGOT_DEV void sts(u32 address, T value) {
+  INGOT_PTX(*(T*)__cvta_shared_to_generic(address) = value;)
+  INGOT_HOST(emu_st_shared(address, &value, sizeof(T));)
+}
+
+/// N elements by one access. `p` is aligned to N elements. The data may not change while the kernel runs.
+template <int N, class T> INGOT_DEV Vec<T, N> load_vec(const T* p) {
+  INGOT_HOST(Vec<T, N> v; emu_ld_global(p, &v, sizeof v); return v;)
+  INGOT_PTX(
+    if constexpr (sizeof(T) * N == 16) return bits_as<Vec<T, N>>(__ldg((const uint4*)p));
+    else if constexpr (sizeof(T) * N == 8) return bits_as<Vec<T, N>>(__ldg((const uint2*)p));
+    else if constexpr (sizeof(T) * N == 4) return bits_as<Vec<T, N>>(__ldg((const u32*)p));
+    else return *(const Vec<T, N>*)p;)
+}
+/// N elements of a buffer that this kernel also writes.
+template <int N, class T> INGOT_DEV Vec<T, N> load_vec_changing(const T* p) {
+  INGOT_HOST(Vec<T, N> v; emu_ld_global(p, &v, sizeof v); return v;)
+  INGOT_PTX(return *(const Vec<T, N>*)p;)
+}
+template <int N, class T> INGOT_DEV void store_vec(T* p, Vec<T, N> value) {
+  INGOT_HOST(emu_st_global(p, &value, sizeof value);)
+  INGOT_PTX(
+    if constexpr (sizeof(T) * N == 16) *(uint4*)p = bits_as<uint4>(value);
+    else if constexpr (sizeof(T) * N == 8) *(uint2*)p = bits_as<uint2>(value);
+    else if constexpr (sizeof(T) * N == 4) *(u32*)p = bits_as<u32>(value);
+    else *(Vec<T, N>*)p = value;)
+}
+
+/// Read-only global load of 4, 8 or 16 bytes.
+template <class T> INGOT_DEV T ldg_nc(const void* p) {
+  INGOT_PTX(return __ldg((const T*)p);)
+  INGOT_HOST(T v; emu_ld_global(p, &v, sizeof(T)); return v;)
+}
+/// Weights that are read once: not kept in L1.
+INGOT_DEV uint4 ldg_stream(const void* p) {
+  uint4 r;
+  INGOT_PTX(asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                         : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));)
+  INGOT_HOST(emu_ld_global(p, &r, 16);)
+  return r;
+}
+template <class T> INGOT_DEV void stg(void* p, T value) {
+  INGOT_PTX(*(T*)p = value;)
+  INGOT_HOST(emu_st_global(p, &value, sizeof(T));)
+}
+/// The 16 bytes at `address` of another block of this cluster.
+INGOT_DEV float4 lds_cluster4(u32 address, u32 rank) {
+  float4 v;
+  INGOT_PTX(asm volatile("{\n.reg .b32 ra;\nmapa.shared::cluster.u32 ra, %4, %5;\n"
+                         "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [ra];\n}"
+                         : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address), "r"(rank) : "memory");)
+  INGOT_HOST(emu_ld_shared(address, &v, 16, (int)rank);)
+  return v;
+}

@@ -1,0 +1,38 @@
+// Tensor cores by warp: mma.sync and the matrix loads and stores that feed it (sm_80 and up; ldmatrix from sm_75).
+#pragma once
+#include "prelude/types.cuh"
+
+enum { kF16 = 0, kBF16 = 1, kTF32 = 2 };  // element types of the tensor-core functions
+
+INGOT_DEV void ldmatrix4(u32 a, u32 (&r)[4]) {
+  INGOT_PTX(asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]),
+                         "=r"(r[2]), "=r"(r[3]) : "r"(a) : "memory");)
+  INGOT_HOST(emu_ldmatrix4(a, r, 0);)
+}
+INGOT_DEV void ldmatrix4_trans(u32 a, u32 (&r)[4]) {
+  INGOT_PTX(asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]),
+                         "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a) : "memory");)
+  INGOT_HOST(emu_ldmatrix4(a, r, 1);)
+}
+INGOT_DEV void stmatrix4(u32 a, const u32 (&r)[4]) {
+  INGOT_PTX(asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(a), "r"(r[0]),
+                         "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");)
+  INGOT_HOST(emu_stmatrix4(a, r);)
+}
+#define MMA_BODY(text, c)                                                                        \
+  asm volatile("mma.sync.aligned." text " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+               : c(d[0]), c(d[1]), c(d[2]), c(d[3])                                              \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+template <int Type>
+INGOT_DEV void mma_16816(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {  // kF16 or kBF16
+  INGOT_PTX(if constexpr (Type == kF16) MMA_BODY("m16n8k16.row.col.f32.f16.f16.f32", "+f");
+            else MMA_BODY("m16n8k16.row.col.f32.bf16.bf16.f32", "+f");)
+  INGOT_HOST(emu_mma(Type, d, a, b);)
+}
+INGOT_DEV void mma_1688_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  INGOT_PTX(MMA_BODY("m16n8k8.row.col.f32.tf32.tf32.f32", "+f");) INGOT_HOST(emu_mma(kTF32, d, a, b);)
+}
+INGOT_DEV void mma_16832_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  INGOT_PTX(MMA_BODY("m16n8k32.row.col.s32.s8.s8.s32", "+r");) INGOT_HOST(emu_mma(3, d, a, b);)
+}
+#undef MMA_BODY

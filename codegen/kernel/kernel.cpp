@@ -1,0 +1,82 @@
+#include "codegen/kernel/kernel.h"
+
+#include <fmt/format.h>
+
+namespace ingot {
+namespace {
+
+std::string axes_text(const std::vector<Axis>& axes) {
+  std::string text;
+  for (const Axis& a : axes) text += fmt::format("{}{} in {}", text.empty() ? "" : ", ", to_string(a.var), to_string(a.extent));
+  return text;
+}
+std::string value_text(const Kernel& k, const Expr& e) {
+  // Loads print as loadN[…] inside expressions; the parameter list gives N its name.
+  (void)k;
+  return to_string(e);
+}
+void print_body(const Kernel& k, const Body& body, int depth, std::string& out);
+
+void print(const Kernel& k, const Stmt& s, int depth, std::string& out) {
+  const std::string pad(static_cast<size_t>(depth) * 2, ' ');
+  auto nested = [&](const std::string& head, const Body& body) {
+    out += pad + head + " {\n";
+    print_body(k, body, depth + 1, out);
+    out += pad + "}\n";
+  };
+  if (auto* let = s.as<Let>()) out += fmt::format("{}let {}: {} = {}\n", pad, let->var.name(), name_of(let->var.type()), value_text(k, let->value));
+  if (auto* st = s.as<Store>()) out += fmt::format("{}store{}[{}] = {}\n", pad, st->buffer, to_string(st->index), value_text(k, st->value));
+  if (auto* l = s.as<Loop>()) nested("loop " + axes_text(l->axes), l->body);
+  if (auto* r = s.as<Reduce>())
+    out += fmt::format("{}reduce {}: {} = {}{} over {} of {}\n", pad, r->result.name(), name_of(r->result.type()), name_of(r->combine),
+                       r->last ? " last" : "", axes_text(r->axes), value_text(k, r->value));
+  if (auto* a = s.as<Alloc>()) out += fmt::format("{}alloc {} \"{}\": {}[{}]\n", pad, a->buffer, a->name, name_of(a->type), to_string(a->size));
+  if (auto* i = s.as<If>()) nested("if " + to_string(i->condition), i->body);
+  if (auto* n = s.as<Note>()) out += pad + "# " + n->text + "\n";
+  if (auto* c = s.as<Contract>()) {
+    out += fmt::format("{}contract {}: {} batch({}) m({}) n({}) k({})\n", pad, c->acc.name(), name_of(c->acc.type()), axes_text(c->batch),
+                       axes_text(c->m), axes_text(c->n), axes_text(c->k));
+    out += fmt::format("{}  a = {}\n{}  b = {}\n", pad, to_string(c->a), pad, to_string(c->b));
+    nested("  epilogue", c->epilogue);
+  }
+}
+void print_body(const Kernel& k, const Body& body, int depth, std::string& out) {
+  for (const Stmt& s : body) print(k, s, depth, out);
+}
+
+}  // namespace
+
+std::string to_string(const Schedule& s) {
+  switch (s.kind) {
+    case Schedule::Kind::Points: return fmt::format("points threads={} vector={} per_thread={}", s.threads, s.vector, s.points_per_thread);
+    case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
+    case Schedule::Kind::Tiles:
+      return fmt::format("tiles {}x{}x{} thread {}x{} threads={} stages={} split_k={}", s.tile_m, s.tile_n, s.tile_k, s.thread_m,
+                         s.thread_n, s.threads, s.stages, s.split_k);
+  }
+  return "?";
+}
+
+const Contract* Kernel::contract() const {
+  for (const Stmt& s : body)
+    if (auto* c = s.as<Contract>()) return c;
+  return nullptr;
+}
+
+std::string to_string(const Kernel& k) {
+  std::string out = "kernel " + k.name + "(";
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    const Buffer& b = k.buffers[i];
+    std::string shape;
+    for (const Expr& d : b.shape) shape += (shape.empty() ? "" : ",") + to_string(d);
+    out += fmt::format("{}{} {}: {}[{}]", i ? ", " : "", b.is_output ? "out" : b.is_constant ? "const" : "in", b.name, name_of(b.type), shape);
+  }
+  for (const Expr& d : k.dims) out += ", " + d.name();
+  out += ")";
+  if (!k.domain.empty()) out += " for " + axes_text(k.domain);
+  out += " {\n";
+  print_body(k, k.body, 1, out);
+  return out + "}\n";
+}
+
+}  // namespace ingot

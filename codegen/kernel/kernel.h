@@ -1,0 +1,102 @@
+// The kernel IR: what one fused group computes, as loops over scalar expressions. CUDA text and LLVM IR are printed from it;
+// interpret.h executes it and so defines what it means.
+//
+// A kernel runs `body` once for every point of `domain`, in any order and in parallel: no point may read what another
+// writes. Within a point, statements run in order.
+//   Let       binds a symbol for the statements after it in the same body (and bodies nested in them)
+//   Store     buffer[index] = value, converted to the buffer's type (round to nearest even)
+//   Loop      runs its body for each value of its variables; iterations are independent of each other
+//   Reduce    binds `result`: the combination of `value` over all values of the variables, starting from `init`. Order is
+//             not defined. ArgMax/ArgMin bind the linear position (i64) of the extreme value (the first; the last with
+//             `last`), NaN counting as the extreme value
+//   Alloc     a scratch array private to the point (numbered after the parameters), written by Store and read by Load
+//   If        runs its body when the condition holds
+//   Contract  for all (batch, m, n): acc = sum over k of a*b, accumulated in acc's type; then `epilogue` runs once with
+//             acc bound. `a` depends on batch, m, k only and `b` on batch, k, n only. The only statement of its body; the
+//             domain is empty. Backends tile it by the Schedule
+//   Note      a comment for the reader of the generated text
+// Index symbols are Expr::index(name, extent), unique in the kernel. Extents are expressions over `dims`.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/expr/combine.h"
+#include "compiler/expr/expr.h"
+#include "compiler/support/dtype.h"
+
+namespace ingot {
+
+struct Axis {
+  Expr var;     // Expr::index
+  Expr extent;
+};
+
+struct Stmt;
+using Body = std::vector<Stmt>;
+
+struct Let { Expr var; Expr value; };
+struct Store { int buffer = 0; Expr index; Expr value; };
+struct Loop { std::vector<Axis> axes; Body body; };
+struct Reduce {
+  Expr result;
+  Combine combine = Combine::Sum;
+  Expr init;                   // ignored by ArgMax and ArgMin
+  std::vector<Axis> axes;
+  Expr value;
+  bool last = false;
+};
+struct Alloc { int buffer = 0; std::string name; DType type = DType::F32; Expr size; };
+struct If { Expr condition; Body body; };
+struct Contract {
+  std::vector<Axis> batch, m, n, k;
+  Expr a, b;                   // the elements, in the accumulator's type
+  Expr acc;                    // Expr::local
+  Body epilogue;               // Let, Store, If
+  DType a_type = DType::F32, b_type = DType::F32;  // what the operands are stored as: picks the multiply unit
+};
+struct Note { std::string text; };
+
+struct Stmt {
+  std::variant<Let, Store, Loop, Reduce, Alloc, If, Contract, Note> node;
+  template <class T>
+  const T* as() const { return std::get_if<T>(&node); }
+};
+
+struct Buffer {
+  std::string name;            // "x", "w", "out0": an identifier, unique in the kernel
+  DType type = DType::F32;
+  std::vector<Expr> shape;     // for comments and bounds checks; the element count is its product
+  bool is_output = false;
+  bool is_constant = false;    // a weight: never changes between launches
+};
+
+/// What a planner chose. Plain numbers: printed, parsed from an override file, hashed with the kernel.
+struct Schedule {
+  enum class Kind : uint8_t { Points, Rows, Tiles } kind = Kind::Points;
+  int threads = 256;           // CUDA: threads of a block
+  int vector = 1;              // elements of one access along the innermost axis
+  int points_per_thread = 1;   // Points
+  int rows_per_block = 1;      // Rows: points of the domain that a block works on; threads / rows_per_block lanes share one
+  int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles
+};
+std::string to_string(const Schedule& schedule);
+
+struct Kernel {
+  std::string name = "kernel";          // a pure function of the content once named (codegen/text/kernel_name.h)
+  std::vector<std::string> header;      // comment lines: fused operators, types, plan
+  std::vector<Buffer> buffers;          // parameters, in order
+  std::vector<Expr> dims;               // i64 symbols passed by value after the buffers, in order
+  std::vector<Axis> domain;
+  Body body;
+  Schedule schedule;
+  int64_t flops_per_point = 0;          // for the profile; a Contract counts 2*m*n*k by itself
+
+  const Contract* contract() const;     // the Contract statement of a contraction kernel, or null
+};
+
+/// The text form: one statement a line, braces for nesting.
+std::string to_string(const Kernel& kernel);
+
+}  // namespace ingot

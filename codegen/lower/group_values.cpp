@@ -1,0 +1,59 @@
+#include "codegen/lower/group_values.h"
+
+#include "compiler/expr/simplify.h"
+#include "compiler/support/hash.h"
+
+namespace ingot {
+
+GroupValues::GroupValues(const Graph& body) : body_(body) {
+  for (ValueId v : body.inputs) buffers_.emplace(v, static_cast<int>(buffers_.size()));
+  const auto inputs = static_cast<int>(body.inputs.size());
+  for (size_t i = 0; i < body.outputs.size(); ++i) buffers_.emplace(body.outputs[i], inputs + static_cast<int>(i));
+}
+
+Expr GroupValues::at(ValueId v, const Index& index) {
+  if (auto it = bound_.find(v); it != bound_.end()) return it->second;
+  uint64_t h = v.index;
+  for (const Expr& i : index) h = mix_hash(h, i.hash());
+  auto& known = memo_[{v, h}];
+  for (const auto& [at, e] : known)
+    if (std::equal(at.begin(), at.end(), index.begin(), [](const Expr& a, const Expr& b) { return a.same(b); })) return e;
+
+  const Value& value = body_.value(v);
+  Expr result;
+  if (const Node* n = body_.producer(v)) {
+    const NodeView view(body_, *n);
+    if (n->op->lowers_as<Pointwise>()) result = pointwise(*n, index);
+    else if (auto* m = n->op->lowers_as<Movement>()) result = resolve(*n, m->element(*view, index));
+    else if (auto* e = n->op->lowers_as<Element>()) result = resolve(*n, e->element(*view, index));
+    INGOT_CHECK(result.valid(), "group_values: " + std::string(n->op->name) + " is not computed yet and cannot be inlined");
+  } else {
+    const Expr position = linear_index(value.type.shape, index);
+    const auto constant = position.as_int();
+    if (value.content && value.content->size() == 1) result = (*value.content)[0];
+    else if (value.content && constant && *constant < static_cast<int64_t>(value.content->size())) result = (*value.content)[static_cast<size_t>(*constant)];
+    else result = Expr::load(buffers_.at(v), value.type.dtype, position);
+  }
+  memo_[{v, h}].emplace_back(index, result);
+  return result;
+}
+
+Expr GroupValues::resolve(const Node& node, const Expr& e) {
+  std::function<Expr(const Expr&)> replace = [&](const Expr& x) -> Expr {
+    if (x.op() != ExprOp::Read) return Expr();
+    Index index;
+    for (const Expr& i : x.args()) index.push_back(simplify(rewrite(i, replace)));
+    return at(node.inputs[static_cast<size_t>(x.buffer())], index);
+  };
+  return rewrite(e, replace);
+}
+
+Expr GroupValues::pointwise(const Node& node, const Index& out) {
+  const NodeView view(body_, node);
+  std::vector<Expr> args;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    args.push_back(view->has(i) ? at(node.inputs[i], broadcast_index(view->inputs[i].shape, out)) : Expr());
+  return node.op->lowers_as<Pointwise>()->scalar(*view, args);
+}
+
+}  // namespace ingot

@@ -1,0 +1,36 @@
+// "Element idx of value v" as a scalar expression: pulls through pointwise, movement and gathering operators of a group down
+// to Loads of its inputs. Values that the kernel has already computed are bound to their expression instead.
+#pragma once
+
+#include <map>
+
+#include "compiler/ir/graph.h"
+
+namespace ingot {
+
+class GroupValues {
+ public:
+  explicit GroupValues(const Graph& body);
+
+  const Graph& body() const { return body_; }
+  int buffer_of(ValueId v) const { return buffers_.at(v); }
+  /// From now on v (at the position the kernel is at) is `value`.
+  void bind(ValueId v, Expr value) { bound_[v] = std::move(value); }
+  bool is_bound(ValueId v) const { return bound_.count(v) != 0; }
+  const Expr& bound(ValueId v) const { return bound_.at(v); }
+
+  /// Element `index` of v, in its compute type.
+  Expr at(ValueId v, const Index& index);
+  /// Replaces the Reads in `e`, an element function of `node`, by elements of the node's inputs.
+  Expr resolve(const Node& node, const Expr& e);
+  /// The scalar function of a pointwise node at output index `out`.
+  Expr pointwise(const Node& node, const Index& out);
+
+ private:
+  const Graph& body_;
+  std::map<ValueId, int> buffers_;
+  std::map<ValueId, Expr> bound_;
+  std::map<std::pair<ValueId, uint64_t>, std::vector<std::pair<Index, Expr>>> memo_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,260 @@
+#include "codegen/lower/lower_group.h"
+
+#include <fmt/format.h>
+
+#include "codegen/lower/group_values.h"
+#include "compiler/expr/simplify.h"
+#include "compiler/ops/registry.h"
+
+namespace ingot {
+namespace {
+
+constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction"};
+
+/// Buffers of the group's inputs and outputs.
+void declare_buffers(const Graph& graph, const Node& node, Kernel& k) {
+  int inputs = 0, weights = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value& v = graph.value(node.inputs[i]);
+    Buffer b{v.constant ? fmt::format("w{}", weights++) : fmt::format("x{}", inputs++), v.type.dtype, v.type.shape};
+    b.is_constant = v.constant != nullptr;
+    k.buffers.push_back(std::move(b));
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const Value& v = graph.value(node.outputs[i]);
+    k.buffers.push_back({fmt::format("out{}", i), v.type.dtype, v.type.shape, true, false});
+  }
+}
+
+Axis axis_of(const Expr& index) { return {index, index.extent()}; }
+std::vector<Axis> axes_of(const std::vector<Expr>& indices) {
+  std::vector<Axis> axes;
+  for (const Expr& i : indices) axes.push_back(axis_of(i));
+  return axes;
+}
+Index fresh_index(const std::string& prefix, const Shape& shape) {
+  Index index;
+  for (size_t d = 0; d < shape.size(); ++d) index.push_back(Expr::index(prefix + std::to_string(d), shape[d]));
+  return index;
+}
+Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value) {
+  return {values.buffer_of(v), linear_index(values.body().value(v).type.shape, index), std::move(value)};
+}
+
+void lower_points(GroupValues& values, Kernel& k) {
+  const Graph& body = values.body();
+  const Index index = fresh_index("i", body.value(body.outputs[0]).type.shape);
+  k.domain = axes_of(index);
+  for (ValueId v : body.outputs) k.body.push_back({store_of(values, v, index, values.at(v, index))});
+}
+
+/// Walks the nodes after an anchor: whatever reads a bound value at its own position becomes bound, and knows where its
+/// element goes. Returns the stores of the group's outputs.
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc) {
+  const Graph& body = values.body();
+  std::map<ValueId, Index> position{{anchor, at}};
+  values.bind(anchor, acc);
+  for (NodeId id : body.order()) {
+    const Node& n = body.node(id);
+    const auto from = std::find_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return position.count(v); });
+    if (from == n.inputs.end()) continue;
+    const NodeView view(body, n);
+    if (auto* m = n.op->lowers_as<Movement>()) {
+      Index to = m->inverse(*view, position[*from]);
+      for (Expr& i : to) i = simplify(i);
+      position[n.outputs[0]] = to;
+      values.bind(n.outputs[0], values.bound(*from));
+      continue;
+    }
+    position[n.outputs[0]] = position[*from];
+    values.bind(n.outputs[0], values.pointwise(n, position[*from]));
+  }
+  Body stores;
+  for (ValueId v : body.outputs) stores.push_back({store_of(values, v, position.at(v), values.bound(v))});
+  return stores;
+}
+
+template <class T>
+const Node* find_anchor(const Graph& body) {
+  for (NodeId id : body.order())
+    if (body.node(id).op->lowers_as<T>()) return &body.node(id);
+  return nullptr;
+}
+
+void lower_contraction(GroupValues& values, Kernel& k) {
+  const Graph& body = values.body();
+  const Node& n = *find_anchor<Contraction>(body);
+  const NodeView view(body, n);
+  const ContractionForm form = n.op->lowers_as<Contraction>()->form(*view);
+  Contract c;
+  c.batch = axes_of(form.batch);
+  c.m = axes_of(form.m);
+  c.n = axes_of(form.n);
+  c.k = axes_of(form.k);
+  c.a = values.resolve(n, form.a);
+  c.b = values.resolve(n, form.b);
+  c.acc = Expr::local("acc", c.a.type());
+  c.a_type = view->inputs[static_cast<size_t>(form.a_input)].dtype;
+  c.b_type = view->inputs[static_cast<size_t>(form.b_input)].dtype;
+  Index out = form.out;
+  for (Expr& i : out) i = simplify(i);
+  c.epilogue = epilogue_of(values, n.outputs[0], out, c.acc);
+  k.body.push_back({std::move(c)});
+}
+
+/// A Reduce statement for node n at output index `out`, binding its (unfinished) result to `name`.
+Reduce reduce_of(GroupValues& values, const Node& n, const Index& out, const Index& reduced, const std::string& name) {
+  const Graph& body = values.body();
+  const NodeView view(body, n);
+  const Reduction& r = *n.op->lowers_as<Reduction>();
+  const ReductionForm form = r.form(*view);
+  Reduce s;
+  s.combine = form.combine;
+  s.axes = axes_of(reduced);
+  s.value = values.resolve(n, r.value(*view, out, reduced));
+  const bool arg = form.combine >= Combine::ArgMax;
+  s.result = Expr::local(name, arg ? DType::I64 : s.value.type());
+  s.init = arg ? Expr(0) : identity_of(form.combine, s.value.type());
+  s.last = form.last;
+  return s;
+}
+Expr finish_of(GroupValues& values, const Node& n, const Index& out, const Expr& acc) {
+  const NodeView view(values.body(), n);
+  const Reduction& r = *n.op->lowers_as<Reduction>();
+  return r.finish ? values.resolve(n, r.finish(*view, out, acc)) : acc;
+}
+
+void lower_windows(GroupValues& values, Kernel& k) {
+  const Graph& body = values.body();
+  const Node& n = *find_anchor<Reduction>(body);
+  const NodeView view(body, n);
+  const Index out = fresh_index("i", view->outputs[0].shape);
+  const Index taps = fresh_index("t", n.op->lowers_as<Reduction>()->form(*view).extents);
+  k.domain = axes_of(out);
+  Reduce r = reduce_of(values, n, out, taps, "acc");
+  const Expr acc = finish_of(values, n, out, r.result);
+  k.body.push_back({std::move(r)});
+  for (Stmt& s : epilogue_of(values, n.outputs[0], out, acc)) k.body.push_back(std::move(s));
+}
+
+/// Rows: dimensions of the common shape that are not reduced are the domain; each reduction is a pass over the others.
+class RowsLowering {
+ public:
+  RowsLowering(GroupValues& values, Kernel& k) : values_(values), body_(values.body()), k_(k) {
+    const Node& first = *find_anchor<Reduction>(body_);
+    const NodeView view(body_, first);
+    shape_ = view->inputs[0].shape;
+    axes_ = first.op->lowers_as<Reduction>()->form(*view).axes;
+    for (size_t d = 0; d < shape_.size(); ++d)
+      if (!reduced(d)) row_.push_back(Expr::index("r" + std::to_string(d), shape_[d]));
+    k_.domain = axes_of(row_);
+  }
+
+  void run() {
+    for (NodeId id : body_.order()) {
+      const Node& n = body_.node(id);
+      if (n.op->lowers_as<Reduction>()) reduce(n);
+      else if (is_row(n.outputs[0]) && reads_bound(n) && n.op->lowers_as<Pointwise>()) let(n.outputs[0], values_.pointwise(n, row_index(n.outputs[0])), "v");
+    }
+    Body last;
+    const Index full = full_index(fresh_columns());
+    for (ValueId v : body_.outputs) {
+      if (values_.is_bound(v)) k_.body.push_back({store_of(values_, v, row_index(v), values_.bound(v))});
+      else last.push_back({store_of(values_, v, full, values_.at(v, full))});
+    }
+    if (!last.empty()) k_.body.push_back({Loop{axes_of(columns_of(full)), std::move(last)}});
+  }
+
+ private:
+  bool reduced(size_t d) const { return std::find(axes_.begin(), axes_.end(), d) != axes_.end(); }
+  Index fresh_columns() { return fresh_index("c" + std::to_string(stage_++) + "_", column_shape()); }
+  Shape column_shape() const {
+    Shape s;
+    for (size_t d : axes_) s.push_back(shape_[d]);
+    return s;
+  }
+  Index full_index(const Index& columns) const {
+    Index index(shape_.size());
+    for (size_t i = 0; i < axes_.size(); ++i) index[axes_[i]] = columns[i];
+    size_t next = 0;
+    for (Expr& i : index)
+      if (!i.valid()) i = row_[next++];
+    return index;
+  }
+  std::vector<Expr> columns_of(const Index& full) const {
+    std::vector<Expr> columns;
+    for (size_t d : axes_) columns.push_back(full[d]);
+    return columns;
+  }
+  /// Values with one element a row: keepdims or not.
+  bool is_row(ValueId v) const {
+    const Shape& s = body_.value(v).type.shape;
+    if (s.size() == row_.size() && s.size() != shape_.size()) {
+      for (size_t i = 0; i < s.size(); ++i)
+        if (!proves_equal(s[i], row_[i].extent())) return false;
+      return true;
+    }
+    if (s.size() != shape_.size()) return false;
+    for (size_t d = 0; d < s.size(); ++d)
+      if (reduced(d) ? !s[d].is_const(1) : !proves_equal(s[d], shape_[d])) return false;
+    return true;
+  }
+  Index row_index(ValueId v) const {
+    if (body_.value(v).type.rank() != shape_.size()) return row_;
+    return full_index(Index(axes_.size(), Expr(0)));
+  }
+  bool reads_bound(const Node& n) const {
+    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v.valid() && values_.is_bound(v); });
+  }
+  void let(ValueId v, Expr value, const char* prefix) {
+    const Expr var = Expr::local(prefix + std::to_string(lets_++), value.type());
+    k_.body.push_back({Let{var, std::move(value)}});
+    values_.bind(v, var);
+  }
+  void reduce(const Node& n) {
+    const Index columns = fresh_columns(), out = row_index(n.outputs[0]);
+    Reduce r = reduce_of(values_, n, out, columns, "acc" + std::to_string(stage_));
+    const Expr acc = r.result;
+    k_.body.push_back({std::move(r)});
+    const Expr finished = finish_of(values_, n, out, acc);
+    if (finished.same(acc)) values_.bind(n.outputs[0], acc);
+    else let(n.outputs[0], finished, "v");
+  }
+
+  GroupValues& values_;
+  const Graph& body_;
+  Kernel& k_;
+  Shape shape_;
+  std::vector<size_t> axes_;
+  std::vector<Expr> row_;
+  int stage_ = 0, lets_ = 0;
+};
+
+}  // namespace
+
+const char* name_of(GroupKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+std::optional<GroupKind> parse_group_kind(std::string_view name) {
+  for (size_t i = 0; i < std::size(kKindNames); ++i)
+    if (name == kKindNames[i]) return static_cast<GroupKind>(i);
+  return std::nullopt;
+}
+
+Result<Kernel> lower_group(const Graph& graph, const Node& node) {
+  INGOT_CHECK(node.body != nullptr, "lower_group: not a fused node");
+  const auto kind = parse_group_kind(node.attrs.as<FusedAttrs>().kind);
+  INGOT_CHECK(kind.has_value(), "lower_group: unknown group kind");
+  Kernel k;
+  declare_buffers(graph, node, k);
+  GroupValues values(*node.body);
+  switch (*kind) {
+    case GroupKind::Points: lower_points(values, k); break;
+    case GroupKind::Windows: lower_windows(values, k); break;
+    case GroupKind::Rows: RowsLowering(values, k).run(); break;
+    case GroupKind::Contraction: lower_contraction(values, k); break;
+  }
+  collapse_axes(k);
+  k.dims = free_dims(k);
+  return k;
+}
+
+}  // namespace ingot

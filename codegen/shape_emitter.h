@@ -1,0 +1,27 @@
+// Integer Exprs -> lines of a runtime::ShapeProgram, each distinct subexpression once.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/expr/expr.h"
+#include "runtime/shape_program.h"
+
+namespace ingot {
+
+class ShapeEmitter {
+ public:
+  /// `symbols` gives each symbol's number in the program.
+  ShapeEmitter(runtime::ShapeProgram& program, std::unordered_map<std::string, int32_t> symbols)
+      : program_(program), symbols_(std::move(symbols)) {}
+  /// The line that holds e. Error: a symbol that no input defines, or an operation that shapes cannot have.
+  Result<runtime::ShapeRef> emit(const Expr& e);
+
+ private:
+  runtime::ShapeRef add(runtime::ShapeLine line);
+  runtime::ShapeProgram& program_;
+  std::unordered_map<std::string, int32_t> symbols_;
+  std::unordered_map<uint64_t, std::vector<std::pair<Expr, runtime::ShapeRef>>> known_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,199 @@
+// Vector mode of CPrinter: neighbouring points by one thread, with vector loads and stores.
+#include <fmt/format.h>
+
+#include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
+#include "compiler/support/result.h"
+
+namespace ingot {
+
+namespace {
+constexpr int kAccessBytes = 16;  // the widest access of a GPU thread
+
+bool mentions(const Expr& e, const std::unordered_set<std::string>& symbols) {
+  bool found = false;
+  visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Symbol && symbols.count(x.name()) > 0; });
+  return found;
+}
+}  // namespace
+
+bool is_multiple(const Expr& e, int64_t n) { return n == 1 || simplify(floor_mod(e, Expr(n))).is_const(0); }
+
+bool CPrinter::varies(const Expr& e) const { return lanes_ && mentions(e, lanes_->variant); }
+
+bool CPrinter::varies(const std::vector<Axis>& axes) const {
+  for (const Axis& a : axes)
+    if (varies(a.extent)) return true;
+  return false;
+}
+
+std::unique_ptr<CPrinter::LaneLoop> CPrinter::lane_loop() {
+  INGOT_CHECK(lanes_.has_value(), "no lanes");
+  out_.directive("#pragma unroll");
+  auto loop = std::make_unique<LaneLoop>(*this, out_.block(fmt::format("for (int v = 0; v < {}; ++v)", lanes_->width)));
+  expr_.bind(lanes_->inner, expr_.value(lanes_->base) + " + v", expr_.i32());
+  for (const auto& [symbol, value] : arrays_) expr_.bind(Expr::symbol(symbol), value.text, value.is_int);
+  return loop;
+}
+
+void CPrinter::each_lane(const std::function<void()>& print) {
+  auto lane = lane_loop();
+  const auto lanes = lanes_;
+  const auto arrays = arrays_;
+  lanes_.reset();
+  arrays_.clear();
+  print();
+  lanes_ = lanes;
+  arrays_ = arrays;
+}
+
+void CPrinter::with_lanes(const Expr& inner, const Expr& base, int width, const std::function<void()>& print) {
+  const auto lanes = lanes_;
+  const auto arrays = arrays_;
+  lanes_ = Lanes{width, inner, base, {inner.name()}};
+  arrays_.clear();
+  print();
+  lanes_ = lanes;
+  arrays_ = arrays;
+}
+
+std::optional<Expr> CPrinter::neighbour_base(int buffer, const Expr& index) const {
+  if (!lanes_ || buffer >= static_cast<int>(kernel_.buffers.size())) return std::nullopt;
+  if (static_cast<int>(size_of(buffer_type(buffer))) * lanes_->width > kAccessBytes) return std::nullopt;
+  const std::string& inner = lanes_->inner.name();
+  const auto coefficient = linear_coefficient(index, inner);
+  if (!coefficient || !coefficient->is_const(1)) return std::nullopt;
+  const Expr rest = simplify(substitute(index, {{inner, Expr(0)}}));
+  if (mentions(rest, lanes_->variant) || !is_multiple(rest, lanes_->width)) return std::nullopt;
+  return substitute(index, {{inner, lanes_->base}});
+}
+
+void CPrinter::load_vectors(const Expr& e) {
+  if (!lanes_) return;
+  ExprSet done;
+  load_vectors_under(e, "", done);
+}
+
+void CPrinter::load_vectors_under(const Expr& e, const std::string& guard, ExprSet& done) {
+  if (e.op() == ExprOp::Const || e.op() == ExprOp::Symbol || !done.insert(e).second) return;
+  if (e.op() == ExprOp::Select) {
+    load_vectors_under(e.arg(0), guard, done);
+    if (varies(e.arg(0))) return;  // which side a lane takes differs: its loads stay behind its own guard
+    const std::string condition = expr_.named(e.arg(0), "inside"), prefix = guard.empty() ? guard : guard + " && ";
+    load_vectors_under(e.arg(1), prefix + condition, done);
+    load_vectors_under(e.arg(2), prefix + "!" + condition, done);
+    return;
+  }
+  for (const Expr& a : e.args()) load_vectors_under(a, guard, done);
+  if (e.op() != ExprOp::Load) return;
+  const auto base = neighbour_base(e.buffer(), e.arg(0));
+  if (!base || expr_.has_value(e)) return;
+  bool changes = false;
+  each_access(kernel_.body,
+              [&](int buffer, const Expr&, bool is_store) { changes |= is_store && buffer == e.buffer(); });
+  const DType type = buffer_type(e.buffer());
+  const std::string name = expr_.fresh(buffer_name(e.buffer()) + "_in");
+  const std::string at = expr_.operand(*base);
+  const std::string load = fmt::format("{}<{}>({} + {})", changes ? "load_vec_changing" : "load_vec", lanes_->width,
+                                       pointer(e.buffer()), at);
+  expr_.include("memory.cuh");
+  const std::string vec = fmt::format("Vec<{}, {}>", c_storage_type(type), lanes_->width);
+  if (guard.empty()) {
+    out_.line(fmt::format("const {} {} = {};", vec, name, load));
+  } else {
+    out_.line(fmt::format("{} {} = {{}};", vec, name));
+    out_.line(fmt::format("if ({}) {} = {};", guard, name, load));
+  }
+  expr_.bind_value(e, from_storage(type, name + "[v]"));
+}
+
+// ---- what a body accesses ----
+
+namespace {
+
+void each_in_axes(const std::vector<Axis>& axes, const std::function<void(const Expr&)>& use) {
+  for (const Axis& a : axes) use(a.extent);
+}
+
+void each_stmt(const Body& body, const std::function<void(const Stmt&)>& use) {
+  for (const Stmt& s : body) {
+    use(s);
+    if (auto* l = s.as<Loop>()) each_stmt(l->body, use);
+    if (auto* i = s.as<If>()) each_stmt(i->body, use);
+    if (auto* c = s.as<Contract>()) each_stmt(c->epilogue, use);
+  }
+}
+
+void exprs_of(const Stmt& stmt, const std::function<void(const Expr&)>& use) {
+  if (auto* s = stmt.as<Let>()) use(s->value);
+  if (auto* s = stmt.as<Store>()) {
+    use(s->index);
+    use(s->value);
+  }
+  if (auto* s = stmt.as<Loop>()) each_in_axes(s->axes, use);
+  if (auto* s = stmt.as<Reduce>()) {
+    each_in_axes(s->axes, use);
+    if (s->init.valid()) use(s->init);
+    use(s->value);
+  }
+  if (auto* s = stmt.as<Alloc>()) use(s->size);
+  if (auto* s = stmt.as<If>()) use(s->condition);
+  if (auto* s = stmt.as<Contract>()) {
+    for (const auto* axes : {&s->batch, &s->m, &s->n, &s->k}) each_in_axes(*axes, use);
+    use(s->a);
+    use(s->b);
+  }
+}
+
+}  // namespace
+
+void each_expr(const Body& body, const std::function<void(const Expr&)>& use) {
+  each_stmt(body, [&](const Stmt& s) { exprs_of(s, use); });
+}
+
+void each_access(const Body& body, const std::function<void(int, const Expr&, bool)>& use) {
+  each_expr(body, [&](const Expr& e) {
+    visit(e, [&](const Expr& x) {
+      if (x.op() == ExprOp::Load) use(x.buffer(), x.arg(0), false);
+    });
+  });
+  each_stmt(body, [&](const Stmt& stmt) {
+    if (auto* s = stmt.as<Store>()) use(s->buffer, s->index, true);
+  });
+}
+
+int widest_vector(const Kernel& kernel, const Body& body, const Expr& inner, const Expr& extent, int most) {
+  std::unordered_set<std::string> derived;  // values that depend on inner by way of a Let or a Reduce
+  const std::unordered_set<std::string> itself{inner.name()};
+  bool scratch = false;
+  each_stmt(body, [&](const Stmt& stmt) {
+    scratch |= stmt.as<Alloc>() != nullptr;
+    const auto follow = [&](const Expr& value, const Expr& result) {
+      if (mentions(value, itself) || mentions(value, derived)) derived.insert(result.name());
+    };
+    if (auto* s = stmt.as<Let>()) follow(s->value, s->var);
+    if (auto* s = stmt.as<Reduce>()) follow(s->value, s->result);
+  });
+  if (scratch) return 1;
+  for (int width = most; width > 1; width /= 2) {
+    if (!is_multiple(extent, width)) continue;
+    bool fits = true, any = false;
+    each_access(body, [&](int buffer, const Expr& index, bool is_store) {
+      const bool is_parameter = buffer < static_cast<int>(kernel.buffers.size());
+      const auto coefficient = linear_coefficient(index, inner.name());
+      const bool neighbours = coefficient && coefficient->is_const(1) && !mentions(index, derived);
+      if (!neighbours || !is_parameter) {
+        fits &= !is_store || (coefficient && coefficient->is_const(0) && !mentions(index, derived));
+        return;
+      }
+      const Expr rest = substitute(index, {{inner.name(), Expr(0)}});
+      const DType type = kernel.buffers[static_cast<size_t>(buffer)].type;
+      fits &= static_cast<int>(size_of(type)) * width <= kAccessBytes && is_multiple(rest, width);
+      any = true;
+    });
+    if (fits && any) return width;
+  }
+  return 1;
+}
+
+}  // namespace ingot

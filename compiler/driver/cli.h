@@ -1,0 +1,51 @@
+// The command line's verbs. Each cli_*.cpp file holds one family; main.cpp is their table.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/session.h"
+
+namespace ingot::cli {
+
+constexpr int kBadInput = 2;
+
+/// What a verb returns: the exit code, or an error that main prints.
+using Outcome = Result<int>;
+struct Verb {
+  const char* name;
+  const char* what;
+  /// Adds options to the subcommand; the returned function runs it.
+  std::function<Outcome()> (*add)(CLI::App& app);
+};
+
+std::function<Outcome()> add_compile(CLI::App& app);
+std::function<Outcome()> add_run(CLI::App& app);
+std::function<Outcome()> add_bench(CLI::App& app);
+std::function<Outcome()> add_inspect(CLI::App& app);
+std::function<Outcome()> add_check(CLI::App& app);
+std::function<Outcome()> add_opt(CLI::App& app);
+std::function<Outcome()> add_test(CLI::App& app);
+std::function<Outcome()> add_cache(CLI::App& app);
+std::function<Outcome()> add_ops(CLI::App& app);
+std::function<Outcome()> add_devices(CLI::App& app);
+
+// ---- shared by verbs ---------------------------------------------------------------------------------------------------
+
+/// Options that every verb which compiles takes: --shape, --skip, --dump.
+struct CommonOptions {
+  std::vector<std::string> shapes, skip;
+  std::string dump;
+  void add(CLI::App& app);
+  Result<CompileOptions> to_compile() const;
+};
+/// "name=file" or "file" (by position) -> tensors for the bindings; missing ones are seeded random when `fill` is set.
+Result<std::vector<Tensor>> read_inputs(const std::vector<runtime::Binding>& bindings, const runtime::Program& program,
+                                        const std::vector<std::string>& specs, bool fill, int64_t batch, uint64_t seed);
+/// Prints "kernels 12/56" on a terminal.
+void show_progress(const std::string& what, size_t done, size_t total);
+std::string human_bytes(double bytes);
+
+}  // namespace ingot::cli

@@ -1,0 +1,69 @@
+// Model file -> lowered kernels: read, import, run the passes, plan memory, lower.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "compiler/driver/reference.h"
+#include "compiler/driver/session.h"
+#include "compiler/driver/targets.h"
+#include "compiler/ir/text.h"
+#include "passes/plan_memory.h"
+
+namespace ingot {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+Status prepare_dump(const std::string& dir) {
+  if (dir.empty()) return {};
+  std::error_code ec;
+  std::filesystem::create_directories(dir, ec);
+  if (ec) return make_error(ErrorKind::Io, fmt::format("cannot make the dump folder {}: {}", dir, ec.message()));
+  return {};
+}
+
+void dump_kernels(const Compilation& c, const std::string& dir) {
+  if (dir.empty()) return;
+  for (size_t i = 0; i < c.lowered.kernels.size(); ++i)
+    std::ofstream(fmt::format("{}/kernel-{:03}-{}.kir", dir, i, c.lowered.kernels[i].name.substr(0, 60))) << to_string(c.lowered.kernels[i]);
+  std::ofstream plan(dir + "/memory-plan.txt");
+  for (size_t s = 0; s < c.plan.slot_bytes.size(); ++s) plan << fmt::format("slot {}: {} bytes\n", s, to_string(c.plan.slot_bytes[s]));
+}
+
+}  // namespace
+
+Result<Compilation> lower_model(const std::string& path, const CompileOptions& o) {
+  Compilation c;
+  INGOT_TRY(prepare_dump(o.dump_dir));
+  const TargetTraits target = INGOT_TRY(traits_of(o.targets));
+  auto start = std::chrono::steady_clock::now();
+  const OnnxModel model = INGOT_TRY(read_model(path));
+  ImportOptions import;
+  import.shapes = o.shapes;
+  c.graph = INGOT_TRY(import_graph(model, import, &c.import));
+  if (c.graph.name.empty()) c.graph.name = std::filesystem::path(path).stem();
+  c.model_nodes = c.import.nodes;
+  c.import_ms = ms_since(start);
+
+  start = std::chrono::steady_clock::now();
+  PassContext ctx;
+  ctx.target = target;
+  ctx.evaluate = evaluate_node;
+  ctx.fuse = o.fuse;
+  ctx.refusals = &c.refusals;
+  c.requirements = shape_requirements(c.graph);
+  PipelineOptions pipeline_options{o.until, o.skip, o.dump_dir, o.verify_passes};
+  c.passes = INGOT_TRY(run_pipeline(c.graph, ctx, pipeline_options));
+  c.passes_ms = ms_since(start);
+  if (!o.until.empty()) return c;
+  c.plan = plan_memory(c.graph);
+  c.lowered = INGOT_TRY(lower_program(c.graph, c.plan));
+  dump_kernels(c, o.dump_dir);
+  return c;
+}
+
+}  // namespace ingot

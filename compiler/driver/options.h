@@ -1,0 +1,25 @@
+// What a caller may decide about a compilation. One plain struct: the command line fills it, the library reads it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ingot {
+
+struct CompileOptions {
+  /// "cpu", or CUDA targets: "sm_80", "sm_90a", "ptx_75"; several CUDA targets make one file for several GPUs.
+  std::vector<std::string> targets{"cpu"};
+  /// Input name -> one text per dimension: "8", "1..64", "?" (frontend/onnx_import.h: ImportOptions::shapes).
+  std::map<std::string, std::vector<std::string>> shapes;
+  std::string until;                 // stop the pipeline before this pass
+  std::vector<std::string> skip;     // passes left out
+  std::string dump_dir;              // numbered IR, kernels and plan go here, when not empty
+  bool fuse = true;                  // false: every operator is a kernel of its own, to compare with
+  bool verify_passes = false;        // check "unchanged means unchanged" after each pass (costs a print of the graph)
+  int threads = 0;                   // of the compiler; 0: as many as the machine has
+  std::function<void(const std::string& what, size_t done, size_t total)> progress;  // may be empty
+};
+
+}  // namespace ingot

@@ -1,0 +1,125 @@
+#include "compiler/driver/reference.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "codegen/kernel/interpret.h"
+#include "codegen/lower/lower_group.h"
+#include "compiler/ops/registry.h"
+
+namespace ingot {
+namespace {
+
+using SymbolValues = std::unordered_map<std::string, int64_t>;
+
+Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inputs) {
+  if (inputs.size() != g.inputs.size()) return invalid(fmt::format("{} inputs given, the model has {}", inputs.size(), g.inputs.size()));
+  SymbolValues symbols;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& v = g.value(g.inputs[i]);
+    const auto& dims = inputs[i].dims();
+    if (inputs[i].type() != v.type.dtype || dims.size() != v.type.rank())
+      return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name, describe(inputs[i].type(), dims), to_string(v.type)));
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const Expr& e = v.type.shape[d];
+      if (e.op() == ExprOp::Symbol) symbols.emplace(e.name(), dims[d]);
+      if (evaluate_int(e, symbols) != dims[d])
+        return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name, describe(inputs[i].type(), dims), to_string(v.type)));
+    }
+  }
+  return symbols;
+}
+
+Result<Tensor> make_tensor(const TensorType& type, const SymbolValues& symbols) {
+  std::vector<int64_t> dims;
+  for (const Expr& d : type.shape) {
+    const auto v = evaluate_int(d, symbols);
+    if (!v || *v < 0) return invalid(fmt::format("dimension {} has no valid value", to_string(d)));
+    dims.push_back(*v);
+  }
+  INGOT_TRY(checked_count(dims, size_of(type.dtype)));
+  return Tensor(type.dtype, dims);
+}
+
+Status run_kernel(const Kernel& k, std::vector<Tensor*> args, const SymbolValues& symbols) {
+  std::vector<void*> buffers;
+  std::vector<int64_t> sizes;
+  for (Tensor* t : args) {
+    buffers.push_back(t->mutable_data());
+    sizes.push_back(t->count());
+  }
+  return interpret(k, buffers, sizes, symbols);
+}
+
+}  // namespace
+
+Result<std::vector<Tensor>> run_reference(const Graph& g, const MemoryPlan& plan, const LoweredProgram& lowered,
+                                          const std::vector<ShapeRequirement>& requirements, const std::vector<Tensor>& inputs) {
+  const SymbolValues symbols = INGOT_TRY(bind_symbols(g, inputs));
+  for (const ShapeRequirement& r : requirements)
+    if (evaluate_int(r.condition, symbols) != 1) return invalid(r.message);
+  std::map<ValueId, Tensor> values;
+  for (size_t i = 0; i < inputs.size(); ++i) values.emplace(g.inputs[i], inputs[i]);
+  auto get = [&](ValueId v) -> Tensor* {
+    if (auto it = values.find(v); it != values.end()) return &it->second;
+    return &values.emplace(v, *g.value(v).constant).first->second;
+  };
+  IdMap<ValueId, int> uses(g.value_count(), 0);
+  for (NodeId id : plan.order)
+    for (ValueId v : g.node(id).inputs) ++uses[v];
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    const Node& n = g.node(plan.order[i]);
+    std::vector<Tensor*> args;
+    for (ValueId v : n.inputs) args.push_back(get(v));
+    for (ValueId v : n.outputs) args.push_back(&values.emplace(v, INGOT_TRY(make_tensor(g.value(v).type, symbols))).first->second);
+    INGOT_TRY(run_kernel(lowered.kernels[i], args, symbols));
+    for (ValueId v : n.inputs)
+      if (--uses[v] == 0 && !g.is_output(v)) values.erase(v);
+  }
+  std::vector<Tensor> outputs;
+  for (ValueId v : g.outputs) outputs.push_back(*get(v));
+  return outputs;
+}
+
+Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) {
+  Graph g;
+  g.name = "constant";
+  auto body = std::make_shared<Graph>();
+  std::vector<ValueId> outer, inner;
+  std::vector<Tensor> inputs;
+  std::map<ValueId, ValueId> known;
+  for (ValueId v : node.inputs) {
+    if (!v.valid()) {
+      inner.push_back(v);
+      continue;
+    }
+    if (!known.count(v)) {
+      known[v] = body->add_input(graph.value(v).type, "");
+      body->value(known[v]).content = graph.value(v).content;
+      outer.push_back(g.add_input(graph.value(v).type, ""));
+      inputs.push_back(*graph.value(v).constant);
+    }
+    inner.push_back(known[v]);
+  }
+  std::vector<TensorType> types;
+  for (ValueId v : node.outputs) types.push_back(graph.value(v).type);
+  const NodeId id = body->add_node(node.op, node.attrs, inner, types, {});
+  body->outputs = body->node(id).outputs;
+  body->output_names.assign(types.size(), "");
+  GroupKind kind = GroupKind::Points;
+  if (node.op->lowers_as<Contraction>()) kind = GroupKind::Contraction;
+  if (auto* r = node.op->lowers_as<Reduction>()) {
+    const NodeView view(graph, node);
+    kind = r->form(*view).axes.empty() ? GroupKind::Windows : GroupKind::Rows;
+  }
+  const NodeId fused = g.add_node(&op("fused"), AttrsBox::of(FusedAttrs{name_of(kind)}), outer, types, {});
+  g.node(fused).body = body;
+  g.outputs = g.node(fused).outputs;
+  MemoryPlan plan;
+  plan.order = {fused};
+  const LoweredProgram lowered = INGOT_TRY(lower_program(g, plan));
+  return run_reference(g, plan, lowered, {}, inputs);
+}
+
+}  // namespace ingot

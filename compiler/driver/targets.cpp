@@ -1,0 +1,104 @@
+#include "compiler/driver/targets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "codegen/cuda/cuda_backend.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/llvm/cpu_backend.h"
+
+namespace ingot {
+namespace {
+
+bool is_cpu(const std::string& t) { return t == "cpu" || t.rfind("x86-64", 0) == 0; }
+/// 90 of "sm_90a" or "ptx_90"; 0 when it is no CUDA target.
+int capability_of(const std::string& t) {
+  for (const char* prefix : {"sm_", "ptx_"})
+    if (t.rfind(prefix, 0) == 0) return std::atoi(t.c_str() + std::string_view(prefix).size());
+  return 0;
+}
+
+std::vector<uint8_t> bytes_of(const std::string& s) { return {s.begin(), s.end()}; }
+
+Result<BuiltKernel> build_cpu(const Kernel& kernel, const TargetTraits& traits, runtime::Store* store) {
+  Kernel named = kernel;
+  const std::string text = to_string(kernel);
+  const Hash128 key = hash_text(fmt::format("cpu object\n{}\n{}\n{}", cpu_fingerprint(traits), kCpuGeneratorVersion, text));
+  named.name = fmt::format("fused_{}_{}", kernel.name.substr(0, 48), key.hex(6));
+  std::transform(named.name.begin(), named.name.end(), named.name.begin(), [](unsigned char c) { return std::isalnum(c) ? static_cast<char>(std::tolower(c)) : '_'; });
+  const CpuLaunch launch = INGOT_TRY(plan_cpu(named, traits));
+  BuiltKernel built;
+  built.info.name = named.name;
+  built.info.summary = kernel.name;
+  built.info.scratch_bytes = launch.scratch_bytes;
+  built.grid = {launch.tasks, 1, 1};
+  if (store)
+    if (auto hit = store->find(key); hit && hit->count("kernel.o")) {
+      built.info.binaries.push_back({traits.name, (*hit)["kernel.o"]});
+      return built;
+    }
+  if (store) INGOT_TRY(store->may_compile(named.name));
+  EmittedCpuKernel emitted = INGOT_TRY(emit_cpu(named, traits));
+  if (store) store->put(key, {{"kernel.o", emitted.object}, {"kernel.kir", bytes_of(text)}});
+  built.info.binaries.push_back({traits.name, std::move(emitted.object)});
+  return built;
+}
+
+/// What decides a binary: the text below the header comment, the target, the compiler and its options.
+Hash128 cuda_key(const EmittedKernel& k, const std::string& target, const std::string& version) {
+  const size_t body = k.source.find("\n\n");
+  const std::string text = body == std::string::npos ? k.source : k.source.substr(body);
+  return hash_text(fmt::format("cuda\n{}\n{}\n{}\n{}", target, version, nvrtc_options(), text));
+}
+
+Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits, const std::vector<std::string>& targets, runtime::Store* store) {
+  const EmittedKernel emitted = INGOT_TRY(emit_cuda(kernel, traits));
+  BuiltKernel built;
+  built.info.name = emitted.name;
+  built.info.summary = kernel.name;
+  built.info.source = emitted.source;
+  built.info.threads = emitted.threads;
+  built.info.shared_bytes = emitted.shared_bytes;
+  built.grid = emitted.grid;
+  auto version = nvrtc_version();
+  for (const std::string& target : targets) {
+    const Hash128 key = cuda_key(emitted, target, version ? *version : "none");
+    if (store)
+      if (auto hit = store->find(key); hit && hit->count("kernel.bin")) {
+        built.info.binaries.push_back({target, (*hit)["kernel.bin"]});
+        continue;
+      }
+    if (store) INGOT_TRY(store->may_compile(emitted.name));
+    auto binaries = INGOT_TRY(compile_cuda(emitted, std::vector<std::string>{target}));
+    if (store) store->put(key, {{"kernel.bin", binaries[0].code}, {"kernel.cu", bytes_of(emitted.source)}});
+    built.info.binaries.push_back(std::move(binaries[0]));
+  }
+  return built;
+}
+
+}  // namespace
+
+Result<TargetTraits> traits_of(const std::vector<std::string>& targets) {
+  if (targets.empty()) return invalid("no target given");
+  if (is_cpu(targets[0])) {
+    if (targets.size() > 1) return unsupported("a file for the CPU and other targets at once; compile one file for each");
+    return cpu_traits(targets[0]);
+  }
+  int oldest = INT32_MAX;
+  for (const std::string& t : targets) {
+    const int cc = capability_of(t);
+    if (cc < 75) return invalid(fmt::format("unknown target {}; give cpu, x86-64-v3, x86-64-v4, or sm_75 to sm_120 (sm_90a, sm_100a), ptx_75", t));
+    oldest = std::min(oldest, cc);
+  }
+  return cuda_traits(oldest);
+}
+
+Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store) {
+  if (traits.kind == TargetKind::Cpu) return KernelCompiler([=](const Kernel& k) { return build_cpu(k, traits, store.get()); });
+  INGOT_TRY(nvrtc_version());
+  return KernelCompiler([=](const Kernel& k) { return build_cuda(k, traits, targets, store.get()); });
+}
+
+}  // namespace ingot

@@ -1,0 +1,129 @@
+#include "compiler/ir/builder.h"
+
+#include <fmt/format.h>
+
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+namespace {
+
+/// Calls f with every index of a static shape, row-major; stops when f returns false.
+template <class F>
+bool for_each_index(const std::vector<int64_t>& dims, F f) {
+  int64_t count = 1;
+  for (int64_t d : dims) count *= d;
+  for (int64_t linear = 0; linear < count; ++linear) {
+    Index index(dims.size());
+    int64_t rest = linear;
+    for (size_t i = dims.size(); i-- > 0;) {
+      index[i] = rest % dims[i];
+      rest /= dims[i];
+    }
+    if (!f(index)) return false;
+  }
+  return true;
+}
+
+/// Replaces Reads by the contents of the inputs; an invalid Expr when one is unknown.
+Expr resolve_reads(const Expr& e, const OpView& view, const std::vector<Content>& in) {
+  bool known = true;
+  std::function<Expr(const Expr&)> replace = [&](const Expr& x) -> Expr {
+    if (x.op() == ExprOp::Select) {  // only the chosen side may be read
+      const Expr condition = simplify(rewrite(x.arg(0), replace));
+      if (condition.is_const()) return rewrite(x.arg(condition.int_value() ? 1 : 2), replace);
+      return Expr();
+    }
+    if (x.op() != ExprOp::Read) return Expr();
+    const auto input = static_cast<size_t>(x.buffer());
+    Index index;
+    for (const Expr& i : x.args()) index.push_back(rewrite(i, replace));
+    const auto position = linear_index(view.inputs[input].shape, index).as_int();
+    if (!in[input] || !position || *position < 0 || *position >= static_cast<int64_t>(in[input]->size())) {
+      known = false;
+      return zero_of(x);
+    }
+    return (*in[input])[static_cast<size_t>(*position)];
+  };
+  const Expr result = simplify(rewrite(e, replace));
+  return known ? result : Expr();
+}
+
+Expr output_element(const OpDef& op, const OpView& view, const Index& out) {
+  if (auto* p = op.lowers_as<Pointwise>()) {
+    std::vector<Expr> args;
+    for (size_t i = 0; i < view.inputs.size(); ++i)
+      args.push_back(view.has(i) ? view.read(i, broadcast_index(view.inputs[i].shape, out)) : Expr());
+    return p->scalar(view, args);
+  }
+  if (auto* m = op.lowers_as<Movement>()) return m->element(view, out);
+  if (auto* e = op.lowers_as<Element>()) return e->element(view, out);
+  const auto* r = op.lowers_as<Reduction>();
+  if (!r) return Expr();
+  const ReductionForm form = r->form(view);
+  const auto extents = static_dims(form.extents);
+  if (!extents || form.combine >= Combine::ArgMax) return Expr();
+  Expr acc;
+  for_each_index(*extents, [&](const Index& reduced) {
+    const Expr v = r->value(view, out, reduced);
+    acc = acc.valid() ? combine_pair(form.combine, acc, v) : v;
+    return true;
+  });
+  if (!acc.valid()) return Expr();
+  return r->finish ? r->finish(view, out, acc) : acc;
+}
+
+}  // namespace
+
+std::vector<Content> evaluate_content(const Graph& graph, const Node& node) {
+  std::vector<Content> result(node.outputs.size()), in;
+  bool any = node.inputs.empty();
+  for (ValueId v : node.inputs) {
+    in.push_back(v.valid() ? graph.value(v).content : nullptr);
+    any |= in.back() != nullptr;
+  }
+  if (!any || node.outputs.size() != 1) return result;
+  const TensorType& type = graph.value(node.outputs[0]).type;
+  const auto dims = static_dims(type.shape);
+  if (!dims) return result;
+  int64_t count = 1;
+  for (int64_t d : *dims) count *= d;
+  if (count > kMaxContent) return result;
+  const NodeView view(graph, node);
+  std::vector<Expr> items;
+  const bool known = for_each_index(*dims, [&](const Index& out) {
+    Expr e = output_element(*node.op, *view, out);
+    if (e.valid()) e = resolve_reads(e, *view, in);
+    if (!e.valid()) return false;
+    items.push_back(std::move(e));
+    return true;
+  });
+  if (known) result[0] = std::make_shared<const std::vector<Expr>>(std::move(items));
+  return result;
+}
+
+Result<std::vector<ValueId>> GraphBuilder::add_all(const OpDef& op, AttrsBox attrs, std::vector<ValueId> inputs) {
+  std::vector<TensorType> types;
+  for (ValueId v : inputs) types.push_back(v.valid() ? graph_.value(v).type : TensorType{DType::String, {}});
+  auto outputs = op.infer(OpView{attrs, types, {}});
+  if (!outputs) {
+    std::string list;
+    for (const TensorType& t : types) list += (list.empty() ? "" : ", ") + to_string(t);
+    return std::move(outputs.error().add(fmt::format("in {}({})", op.name, list)));
+  }
+  for (TensorType& t : *outputs)
+    for (Expr& d : t.shape) d = simplify(d);
+  const NodeId id = graph_.add_node(&op, std::move(attrs), std::move(inputs), std::move(*outputs), origin);
+  const std::vector<Content> contents = evaluate_content(graph_, graph_.node(id));
+  for (size_t i = 0; i < contents.size(); ++i) graph_.value(graph_.node(id).outputs[i]).content = contents[i];
+  return graph_.node(id).outputs;
+}
+
+Result<ValueId> GraphBuilder::add(const OpDef& op, AttrsBox attrs, std::vector<ValueId> inputs) {
+  return INGOT_TRY(add_all(op, std::move(attrs), std::move(inputs)))[0];
+}
+
+ValueId GraphBuilder::constant(Tensor tensor, std::string name) {
+  return graph_.add_constant(std::make_shared<const Tensor>(std::move(tensor)), std::move(name));
+}
+
+}  // namespace ingot

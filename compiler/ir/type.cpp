@@ -1,0 +1,78 @@
+#include "compiler/ir/type.h"
+
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + to_string(shape[i]);
+  return text + "]";
+}
+std::string to_string(const TensorType& type) { return name_of(type.dtype) + to_string(type.shape); }
+
+bool same_shape(const Shape& a, const Shape& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!proves_equal(a[i], b[i])) return false;
+  return true;
+}
+bool same_type(const TensorType& a, const TensorType& b) { return a.dtype == b.dtype && same_shape(a.shape, b.shape); }
+
+Expr element_count(const Shape& shape) { return simplify(product(shape)); }
+
+std::optional<std::vector<int64_t>> static_dims(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (const Expr& d : shape) {
+    auto v = d.as_int();
+    if (!v) return std::nullopt;
+    dims.push_back(*v);
+  }
+  return dims;
+}
+
+Expr linear_index(const Shape& shape, const Index& index) {
+  INGOT_CHECK(shape.size() == index.size(), "linear_index: rank mismatch for " + to_string(shape));
+  Expr linear = 0;
+  for (size_t i = 0; i < shape.size(); ++i) linear = linear * shape[i] + index[i];
+  return simplify(linear);
+}
+
+Index delinearize(const Shape& shape, const Expr& linear) {
+  Index index(shape.size(), Expr(0));
+  Expr stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i].is_const(1)) continue;
+    const Expr quotient = floor_div(linear, stride);
+    index[i] = simplify(i == 0 ? quotient : floor_mod(quotient, shape[i]));
+    stride = simplify(stride * shape[i]);
+  }
+  return index;
+}
+
+Result<Shape> broadcast(const Shape& a, const Shape& b, std::vector<std::pair<Expr, Expr>>* require_equal) {
+  const size_t rank = std::max(a.size(), b.size());
+  Shape out(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    const Expr x = i + a.size() >= rank ? a[i + a.size() - rank] : Expr(1);
+    const Expr y = i + b.size() >= rank ? b[i + b.size() - rank] : Expr(1);
+    if (x.is_const(1)) out[i] = y;
+    else if (y.is_const(1) || proves_equal(x, y)) out[i] = x;
+    else if (x.is_const() && y.is_const())
+      return invalid("shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast");
+    else {
+      out[i] = x.is_const() ? x : y.is_const() ? y : x;
+      if (require_equal) require_equal->emplace_back(x, y);
+    }
+  }
+  return out;
+}
+
+Index broadcast_index(const Shape& shape, const Index& out) {
+  Index index;
+  for (size_t i = 0; i < shape.size(); ++i)
+    index.push_back(shape[i].is_const(1) ? Expr(0) : out[i + out.size() - shape.size()]);
+  return index;
+}
+
+}  // namespace ingot

@@ -1,0 +1,456 @@
+// Operators that only move elements: index maps. They cost nothing when a neighbour reads or writes through the map.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/expr/simplify.h"
+#include "compiler/ops/rows.h"
+
+namespace ingot {
+namespace {
+
+using Types = std::vector<TensorType>;
+Types same_dtype(const OpView& v, Shape shape) { return {{v.inputs[0].dtype, std::move(shape)}}; }
+
+// ---- Transpose -----------------------------------------------------------------------------------------------------------
+Result<Types> infer_transpose(const OpView& v) {
+  Shape out;
+  for (int64_t p : v.attrs.as<PermAttrs>().perm) out.push_back(v.inputs[0].shape[static_cast<size_t>(p)]);
+  return same_dtype(v, out);
+}
+Expr transpose_element(const OpView& v, const Index& out) {
+  const auto& perm = v.attrs.as<PermAttrs>().perm;
+  Index in(out.size());
+  for (size_t i = 0; i < out.size(); ++i) in[static_cast<size_t>(perm[i])] = out[i];
+  return v.read(0, in);
+}
+Index transpose_inverse(const OpView& v, const Index& in) {
+  Index out;
+  for (int64_t p : v.attrs.as<PermAttrs>().perm) out.push_back(in[static_cast<size_t>(p)]);
+  return out;
+}
+Result<Values> import_transpose(ImportContext& c) {
+  std::vector<int64_t> reversed(c.rank(0));
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  auto perm = INGOT_TRY(c.node.ints_or("perm", reversed));
+  std::vector<int64_t> sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  std::reverse(reversed.begin(), reversed.end());
+  if (sorted != reversed) return invalid("perm is not a permutation of the axes");
+  return one(build_transpose(c.builder, c.in(0), perm));
+}
+
+// ---- Reshape and its relatives -------------------------------------------------------------------------------------------
+Result<Types> infer_reshape(const OpView& v) { return same_dtype(v, v.attrs.as<ShapeAttrs>().shape); }
+Expr reshape_element(const OpView& v, const Index& out) {
+  return v.read(0, delinearize(v.inputs[0].shape, linear_index(v.outputs[0].shape, out)));
+}
+Index reshape_inverse(const OpView& v, const Index& in) {
+  return delinearize(v.outputs[0].shape, linear_index(v.inputs[0].shape, in));
+}
+Result<Values> import_reshape(ImportContext& c) {
+  std::vector<Expr> target = INGOT_TRY(c.content(1));
+  const bool allow_zero = INGOT_TRY(c.node.int_or("allowzero", 0)) != 0;
+  const Shape& in = c.type(0).shape;
+  Expr known = 1;
+  int inferred = -1;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (target[i].is_const(0) && !allow_zero) {
+      if (i >= in.size()) return invalid(fmt::format("shape[{}] = 0 copies a dimension that the input lacks", i));
+      target[i] = in[i];
+    }
+    if (target[i].is_const(-1)) {
+      if (inferred >= 0) return invalid("more than one -1 in the shape");
+      inferred = static_cast<int>(i);
+      continue;
+    }
+    if (auto d = target[i].as_int(); d && *d < 0) return invalid(fmt::format("dimension {} in the shape", *d));
+    known = known * target[i];
+  }
+  const Expr total = element_count(in);
+  known = simplify(known);
+  if (inferred >= 0) {
+    if (known.is_const(0)) return invalid("-1 cannot be inferred beside a dimension of 0");
+    target[static_cast<size_t>(inferred)] = simplify(floor_div(total, known));
+    known = simplify(known * target[static_cast<size_t>(inferred)]);
+  }
+  if (total.is_const() && known.is_const() && !proves_equal(total, known))
+    return invalid(fmt::format("{} elements do not fit into {}", to_string(total), to_string(Shape(target))));
+  return one(build_reshape(c.builder, c.in(0), std::move(target)));
+}
+Result<Values> import_flatten(ImportContext& c) {
+  int64_t axis = INGOT_TRY(c.node.int_or("axis", 1));
+  const Shape& in = c.type(0).shape;
+  const auto rank = static_cast<int64_t>(in.size());
+  if (axis < -rank || axis > rank) return invalid("axis is out of range");
+  if (axis < 0) axis += rank;
+  const Expr rows = element_count(Shape(in.begin(), in.begin() + axis));
+  return one(build_reshape(c.builder, c.in(0), {rows, element_count(Shape(in.begin() + axis, in.end()))}));
+}
+Result<Values> import_squeeze(ImportContext& c) {
+  const Shape& in = c.type(0).shape;
+  std::vector<int64_t> ones;
+  for (size_t i = 0; i < in.size(); ++i)
+    if (in[i].is_const(1)) ones.push_back(static_cast<int64_t>(i));
+  const auto axes = INGOT_TRY(c.axes(1, in.size(), ones));
+  Shape out;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool drop = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    if (drop && in[i].is_const() && !in[i].is_const(1))
+      return invalid(fmt::format("axis {} has {} elements, not 1", i, to_string(in[i])));
+    if (!drop) out.push_back(in[i]);
+  }
+  return one(build_reshape(c.builder, c.in(0), out));
+}
+Result<Values> import_unsqueeze(ImportContext& c) {
+  const auto raw = c.has(1) ? INGOT_TRY(c.ints(1)) : INGOT_TRY(c.node.ints_or("axes", {}));
+  const size_t rank = c.rank(0) + raw.size();
+  Shape out(rank);
+  for (int64_t a : raw) {
+    Expr& d = out[static_cast<size_t>(INGOT_TRY(wrap_axis(a, rank)))];
+    if (d.valid()) return invalid("axes repeat");
+    d = 1;
+  }
+  size_t next = 0;
+  for (Expr& d : out)
+    if (!d.valid()) d = c.type(0).shape[next++];
+  return one(build_reshape(c.builder, c.in(0), out));
+}
+
+// ---- Expand, Tile --------------------------------------------------------------------------------------------------------
+Expr expand_element(const OpView& v, const Index& out) { return v.read(0, broadcast_index(v.inputs[0].shape, out)); }
+Result<Values> import_expand(ImportContext& c) {
+  Shape shape = INGOT_TRY(broadcast(c.type(0).shape, INGOT_TRY(c.content(1))));
+  if (same_shape(shape, c.type(0).shape)) return Values{c.in(0)};
+  return one(c.builder.add(op("Expand"), ShapeAttrs{shape}, {c.in(0)}));
+}
+Result<Types> infer_tile(const OpView& v) {
+  Shape out = v.inputs[0].shape;
+  const auto& repeats = v.attrs.as<ShapeAttrs>().shape;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] * repeats[i];
+  return same_dtype(v, out);
+}
+Expr tile_element(const OpView& v, const Index& out) {
+  Index in = out;
+  for (size_t i = 0; i < in.size(); ++i) in[i] = floor_mod(in[i], v.inputs[0].shape[i]);
+  return v.read(0, in);
+}
+Result<Values> import_tile(ImportContext& c) {
+  auto repeats = INGOT_TRY(c.content(1));
+  if (repeats.size() != c.rank(0)) return invalid("repeats needs one entry a dimension");
+  return one(c.builder.add(op("Tile"), ShapeAttrs{repeats}, {c.in(0)}));
+}
+
+// ---- Slice, Split --------------------------------------------------------------------------------------------------------
+struct SliceAttrs {
+  std::vector<Expr> starts, steps, sizes;  // one entry a dimension
+  INGOT_FIELDS(starts, steps, sizes)
+};
+Result<Types> infer_slice(const OpView& v) { return same_dtype(v, v.attrs.as<SliceAttrs>().sizes); }
+Expr slice_element(const OpView& v, const Index& out) {
+  const auto& a = v.attrs.as<SliceAttrs>();
+  Index in;
+  for (size_t i = 0; i < out.size(); ++i) in.push_back(a.starts[i] + out[i] * a.steps[i]);
+  return v.read(0, in);
+}
+SliceAttrs whole(const Shape& shape) {
+  SliceAttrs a{std::vector<Expr>(shape.size(), 0), std::vector<Expr>(shape.size(), 1), shape};
+  return a;
+}
+/// A bound of Slice: negative counts from the end, then clamped into [low, high].
+Expr slice_bound(const Expr& bound, const Expr& dim, const Expr& low, const Expr& high) {
+  if (auto b = bound.as_int()) {
+    if (*b >= INT32_MAX) return high;
+    if (*b <= -static_cast<int64_t>(INT32_MAX)) return low;
+    return simplify(max(low, min(high, *b < 0 ? bound + dim : bound)));
+  }
+  return simplify(max(low, min(high, select(lt(bound, 0), bound + dim, bound))));
+}
+Result<Values> import_slice(ImportContext& c) {
+  const bool as_inputs = c.has(1);
+  auto list = [&](size_t i, const char* name) -> Result<std::vector<Expr>> {
+    if (as_inputs) return c.content(i);
+    std::vector<Expr> out;
+    for (int64_t x : INGOT_TRY(c.node.ints_or(name, {}))) out.emplace_back(x);
+    return out;
+  };
+  const auto starts = INGOT_TRY(list(1, "starts")), ends = INGOT_TRY(list(2, "ends"));
+  std::vector<int64_t> all(starts.size());
+  std::iota(all.begin(), all.end(), 0);
+  const auto axes = as_inputs && !c.has(3) ? all : INGOT_TRY(c.axes(3, c.rank(0), all));
+  const auto steps = c.has(4) ? INGOT_TRY(c.ints(4)) : std::vector<int64_t>(starts.size(), 1);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    return invalid("starts, ends, axes and steps differ in length");
+  SliceAttrs a = whole(c.type(0).shape);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<size_t>(axes[i]);
+    const Expr dim = c.type(0).shape[d], step = steps[i];
+    if (steps[i] == 0) return invalid("step 0");
+    const bool forward = steps[i] > 0;
+    const Expr low = forward ? Expr(0) : Expr(-1), high = forward ? dim : dim - 1;
+    a.starts[d] = slice_bound(starts[i], dim, forward ? Expr(0) : Expr(0), high);
+    if (!forward) a.starts[d] = simplify(min(a.starts[d], dim - 1));
+    const Expr end = slice_bound(ends[i], dim, low, high + (forward ? 0 : 1));
+    const Expr length = forward ? ceil_div(end - a.starts[d], step) : ceil_div(a.starts[d] - end, Expr(-steps[i]));
+    a.steps[d] = step;
+    a.sizes[d] = simplify(max(length, 0));
+  }
+  return one(c.builder.add(op("Slice"), a, {c.in(0)}));
+}
+Result<Values> import_split(ImportContext& c) {
+  const auto axis = static_cast<size_t>(INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), c.rank(0))));
+  const Expr dim = c.type(0).shape[axis];
+  std::vector<Expr> sizes;
+  if (c.has(1)) {
+    sizes = INGOT_TRY(c.content(1));
+  } else if (c.node.has("split")) {
+    for (int64_t s : INGOT_TRY(c.node.ints_or("split", {}))) sizes.emplace_back(s);
+  } else {
+    const auto n = static_cast<int64_t>(c.node.outputs.size());
+    const Expr chunk = simplify(ceil_div(dim, n));
+    for (int64_t i = 0; i + 1 < n; ++i) sizes.push_back(chunk);
+    sizes.push_back(simplify(dim - chunk * (n - 1)));
+  }
+  Expr start = 0;
+  Values out;
+  for (const Expr& size : sizes) {
+    SliceAttrs a = whole(c.type(0).shape);
+    a.starts[axis] = simplify(start);
+    a.sizes[axis] = size;
+    out.push_back(INGOT_TRY(c.builder.add(op("Slice"), a, {c.in(0)})));
+    start = start + size;
+  }
+  start = simplify(start);
+  if (start.is_const() && dim.is_const() && !start.same(dim))
+    return invalid(fmt::format("the parts add up to {}, the axis has {}", to_string(start), to_string(dim)));
+  if (out.size() < c.node.outputs.size()) return invalid("fewer parts than outputs");
+  return out;
+}
+
+// ---- Concat, Pad ---------------------------------------------------------------------------------------------------------
+struct AxisAttrs {
+  int64_t axis = 0;
+  INGOT_FIELDS(axis)
+};
+Result<Types> infer_concat(const OpView& v) {
+  TensorType out = v.inputs[0];
+  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
+  for (size_t i = 1; i < v.inputs.size(); ++i) {
+    const TensorType& t = v.inputs[i];
+    if (t.dtype != out.dtype || t.rank() != out.rank()) return invalid("inputs differ in type or rank");
+    for (size_t d = 0; d < t.rank(); ++d) {
+      if (d == axis) continue;
+      if (t.shape[d].is_const() && out.shape[d].is_const() && !t.shape[d].same(out.shape[d]))
+        return invalid(fmt::format("dimension {} differs: {} and {}", d, to_string(out.shape[d]), to_string(t.shape[d])));
+      if (t.shape[d].is_const()) out.shape[d] = t.shape[d];
+    }
+    out.shape[axis] = out.shape[axis] + t.shape[axis];
+  }
+  return Types{out};
+}
+Expr concat_element(const OpView& v, const Index& out) {
+  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
+  std::vector<Expr> offsets{0};
+  for (const TensorType& t : v.inputs) offsets.push_back(simplify(offsets.back() + t.shape[axis]));
+  Expr result;
+  for (size_t i = v.inputs.size(); i-- > 0;) {
+    if (v.inputs[i].shape[axis].is_const(0)) continue;
+    Index in = out;
+    in[axis] = out[axis] - offsets[i];
+    const Expr e = v.read(i, in);
+    result = result.valid() ? select(lt(out[axis], offsets[i + 1]), e, result) : e;
+  }
+  return result.valid() ? result : Expr::number(v.inputs[0].dtype, 0);
+}
+Result<Values> import_concat(ImportContext& c) {
+  const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 1)), c.rank(0)));
+  if (c.inputs.size() == 1) return Values{c.in(0)};
+  return one(c.builder.add(op("Concat"), AxisAttrs{axis}, c.inputs));
+}
+
+struct PadAttrs {
+  std::vector<Expr> begins, ends;
+  std::string mode = "constant";
+  INGOT_FIELDS(begins, ends, mode)
+};
+Result<Types> infer_pad(const OpView& v) {
+  const auto& a = v.attrs.as<PadAttrs>();
+  Shape out = v.inputs[0].shape;
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = simplify(out[i] + a.begins[i] + a.ends[i]);
+    if (auto d = out[i].as_int(); d && *d < 0) return invalid("padding makes a dimension negative");
+  }
+  return same_dtype(v, out);
+}
+Expr pad_element(const OpView& v, const Index& out) {
+  const auto& a = v.attrs.as<PadAttrs>();
+  Index in;
+  Expr inside = Expr::boolean(true);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Expr dim = v.inputs[0].shape[i];
+    Expr x = out[i] - a.begins[i];
+    if (a.begins[i].is_const(0) && a.ends[i].is_const(0)) { in.push_back(x); continue; }
+    if (a.mode == "edge") x = max(0, min(x, dim - 1));
+    if (a.mode == "wrap") x = floor_mod(x, dim);
+    if (a.mode == "reflect") {  // period 2*(dim-1)
+      const Expr period = max(1, (dim - 1) * 2), y = floor_mod(x, period);
+      x = min(y, period - y);
+      x = min(x, dim - 1);
+    }
+    if (a.mode == "constant") inside = logical_and(inside, logical_and(le(0, x), lt(x, dim)));
+    in.push_back(x);
+  }
+  const Expr fill = v.has(1) ? v.read(1, Index(v.inputs[1].rank(), Expr(0))) : Expr::number(v.inputs[0].dtype, 0);
+  return a.mode == "constant" ? select(inside, v.read(0, in), fill) : v.read(0, in);
+}
+Result<Values> import_pad(ImportContext& c) {
+  PadAttrs a;
+  a.mode = INGOT_TRY(c.node.string_or("mode", "constant"));
+  std::vector<Expr> pads;
+  if (c.has(1)) pads = INGOT_TRY(c.content(1));
+  else for (int64_t p : INGOT_TRY(c.node.ints_or("pads", {}))) pads.emplace_back(p);
+  const size_t rank = c.rank(0);
+  std::vector<int64_t> axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (c.has(3)) axes = INGOT_TRY(c.axes(3, rank, axes));
+  if (pads.size() != 2 * axes.size()) return invalid(fmt::format("{} pads for {} axes", pads.size(), axes.size()));
+  a.begins.assign(rank, 0);
+  a.ends.assign(rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    a.begins[static_cast<size_t>(axes[i])] = pads[i];
+    a.ends[static_cast<size_t>(axes[i])] = pads[i + axes.size()];
+  }
+  Values in{c.in(0)};
+  if (c.has(2)) in.push_back(c.in(2));
+  else if (c.node.has("value")) in.push_back(c.builder.scalar(c.type(0).dtype, INGOT_TRY(c.node.float_or("value", 0))));
+  return one(c.builder.add(op("Pad"), a, in));
+}
+
+// ---- depth and space -----------------------------------------------------------------------------------------------------
+Result<Values> import_depth_to_space(ImportContext& c) {
+  const int64_t b = INGOT_TRY(c.node.int_or("blocksize", 1));
+  const bool dcr = INGOT_TRY(c.node.string_or("mode", "DCR")) == "DCR";
+  const Shape s = c.type(0).shape;
+  if (s.size() != 4 || b <= 0) return invalid("needs rank 4 and a positive blocksize");
+  const Expr depth = simplify(floor_div(s[1], b * b));
+  const Shape split = dcr ? Shape{s[0], b, b, depth, s[2], s[3]} : Shape{s[0], depth, b, b, s[2], s[3]};
+  ValueId x = INGOT_TRY(build_reshape(c.builder, c.in(0), split));
+  x = INGOT_TRY(build_transpose(c.builder, x, dcr ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3}));
+  return one(build_reshape(c.builder, x, {s[0], depth, s[2] * b, s[3] * b}));
+}
+Result<Values> import_space_to_depth(ImportContext& c) {
+  const int64_t b = INGOT_TRY(c.node.int_or("blocksize", 1));
+  const Shape s = c.type(0).shape;
+  if (s.size() != 4 || b <= 0) return invalid("needs rank 4 and a positive blocksize");
+  const Expr h = simplify(floor_div(s[2], b)), w = simplify(floor_div(s[3], b));
+  ValueId x = INGOT_TRY(build_reshape(c.builder, c.in(0), {s[0], s[1], h, b, w, b}));
+  x = INGOT_TRY(build_transpose(c.builder, x, {0, 3, 5, 1, 2, 4}));
+  return one(build_reshape(c.builder, x, {s[0], s[1] * (b * b), h, w}));
+}
+
+// ---- Gather --------------------------------------------------------------------------------------------------------------
+Expr wrapped(const Expr& index, const Expr& dim) {
+  const Expr i = cast(DType::I64, index);
+  return select(lt(i, 0), i + dim, i);
+}
+/// Data-dependent indices are clamped: a wrong one reads a wrong element, never outside the tensor.
+Expr safe_index(const Expr& index, const Expr& dim) {
+  const Expr i = wrapped(index, dim);
+  return i.is_const() && dim.is_const() ? i : max(0, min(i, dim - 1));
+}
+Result<Types> infer_gather(const OpView& v) {
+  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
+  Shape out(v.inputs[0].shape.begin(), v.inputs[0].shape.begin() + static_cast<int64_t>(axis));
+  out.insert(out.end(), v.inputs[1].shape.begin(), v.inputs[1].shape.end());
+  out.insert(out.end(), v.inputs[0].shape.begin() + static_cast<int64_t>(axis) + 1, v.inputs[0].shape.end());
+  return same_dtype(v, out);
+}
+Expr gather_element(const OpView& v, const Index& out) {
+  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
+  const size_t rank = v.inputs[1].rank();
+  const auto at = [&](size_t i) { return out.begin() + static_cast<int64_t>(i); };
+  Index in(out.begin(), at(axis));
+  in.push_back(safe_index(v.read(1, Index(at(axis), at(axis + rank))), v.inputs[0].shape[axis]));
+  in.insert(in.end(), at(axis + rank), out.end());
+  return v.read(0, in);
+}
+Result<Values> import_gather(ImportContext& c) {
+  const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), c.rank(0)));
+  return one(c.builder.add(op(c.node.op), AxisAttrs{axis}, c.inputs));
+}
+Result<Types> infer_gather_elements(const OpView& v) { return same_dtype(v, v.inputs[1].shape); }
+Expr gather_elements_element(const OpView& v, const Index& out) {
+  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
+  Index in = out;
+  in[axis] = safe_index(v.read(1, out), v.inputs[0].shape[axis]);
+  return v.read(0, in);
+}
+struct BatchAttrs {
+  int64_t batch = 0;
+  INGOT_FIELDS(batch)
+};
+Result<Types> infer_gather_nd(const OpView& v) {
+  const Shape &x = v.inputs[0].shape, &i = v.inputs[1].shape;
+  const auto depth = i.back().as_int();
+  const auto batch = static_cast<size_t>(v.attrs.as<BatchAttrs>().batch);
+  if (!depth || *depth < 0 || batch + static_cast<size_t>(*depth) > x.size()) return invalid("index depth exceeds the rank");
+  Shape out(i.begin(), i.end() - 1);
+  out.insert(out.end(), x.begin() + static_cast<int64_t>(batch) + *depth, x.end());
+  return same_dtype(v, out);
+}
+Expr gather_nd_element(const OpView& v, const Index& out) {
+  const auto batch = static_cast<size_t>(v.attrs.as<BatchAttrs>().batch);
+  const size_t lead = v.inputs[1].rank() - 1;
+  const auto depth = static_cast<size_t>(*v.inputs[1].shape.back().as_int());
+  Index in(out.begin(), out.begin() + static_cast<int64_t>(batch));
+  for (size_t d = 0; d < depth; ++d) {
+    Index at(out.begin(), out.begin() + static_cast<int64_t>(lead));
+    at.push_back(static_cast<int64_t>(d));
+    in.push_back(safe_index(v.read(1, at), v.inputs[0].shape[batch + d]));
+  }
+  in.insert(in.end(), out.begin() + static_cast<int64_t>(lead), out.end());
+  return v.read(0, in);
+}
+Result<Values> import_gather_nd(ImportContext& c) {
+  if (c.rank(1) == 0) return invalid("indices need rank 1 or more");
+  return one(c.builder.add(op("GatherND"), BatchAttrs{INGOT_TRY(c.node.int_or("batch_dims", 0))}, c.inputs));
+}
+
+template <class Attrs>
+constexpr OpDef row(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, InferFn infer, Lowering lower, int max_inputs = 1) {
+  OpDef d;
+  d.name = name, d.doc = doc, d.imports = imports, d.infer = infer, d.lower = lower, d.max_inputs = max_inputs;
+  d.parse_attrs = parse_attrs<Attrs>;
+  return d;
+}
+constexpr OpDef alias(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, int max_inputs = 1) {
+  OpDef d;
+  d.name = name, d.doc = doc, d.imports = imports, d.max_inputs = max_inputs;
+  return d;
+}
+
+const OpDef kMovement[] = {
+    row<PermAttrs>("Transpose", "", kRules<import_transpose, 1, 13, 21, 23>, infer_transpose, Movement{transpose_element, transpose_inverse}),
+    row<ShapeAttrs>("Reshape", "the shape is an attribute after import", kRules<import_reshape, 5, 13, 14, 19, 21, 23>, infer_reshape, Movement{reshape_element, reshape_inverse}, 2),
+    alias("Flatten", "Reshape", kRules<import_flatten, 1, 9, 11, 13, 21, 23>),
+    alias("Squeeze", "Reshape", kRules<import_squeeze, 1, 11, 13, 21, 23>, 2),
+    alias("Unsqueeze", "Reshape", kRules<import_unsqueeze, 1, 11, 13, 21, 23>, 2),
+    row<ShapeAttrs>("Expand", "", kRules<import_expand, 8, 13>, infer_reshape, Movement{expand_element}, 2),
+    row<ShapeAttrs>("Tile", "", kRules<import_tile, 6, 13>, infer_tile, Movement{tile_element}, 2),
+    row<SliceAttrs>("Slice", "", kRules<import_slice, 1, 10, 11, 13>, infer_slice, Movement{slice_element}, 5),
+    alias("Split", "one Slice a part", kRules<import_split, 2, 11, 13, 18>, 2),
+    row<AxisAttrs>("Concat", "", kRules<import_concat, 4, 11, 13>, infer_concat, Movement{concat_element}, 1 << 20),
+    row<PadAttrs>("Pad", "constant, edge, reflect, wrap; negative pads crop", kRules<import_pad, 2, 11, 13, 18, 19, 21, 23>, infer_pad, Movement{pad_element}, 4),
+    alias("DepthToSpace", "Reshape, Transpose, Reshape", kRules<import_depth_to_space, 1, 11, 13>),
+    alias("SpaceToDepth", "Reshape, Transpose, Reshape", kRules<import_space_to_depth, 1, 13>),
+    row<AxisAttrs>("Gather", "", kRules<import_gather, 1, 11, 13>, infer_gather, Element{gather_element}, 2),
+    row<AxisAttrs>("GatherElements", "", kRules<import_gather, 11, 13>, infer_gather_elements, Element{gather_elements_element}, 2),
+    row<BatchAttrs>("GatherND", "", kRules<import_gather_nd, 11, 12, 13>, infer_gather_nd, Element{gather_nd_element}, 2),
+};
+
+}  // namespace
+
+std::span<const OpDef> movement_ops() { return kMovement; }
+
+}  // namespace ingot

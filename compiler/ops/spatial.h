@@ -1,0 +1,21 @@
+// Strides, pads and dilations of convolutions and pools, as ONNX writes them and as expressions.
+#pragma once
+
+#include "compiler/ops/rows.h"
+
+namespace ingot {
+
+struct SpatialAttrs {
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<Expr> begins, ends;  // padding; auto_pad of a dynamic size gives an expression
+  INGOT_FIELDS(kernel, strides, dilations, begins, ends)
+};
+
+/// Reads strides, dilations, pads and auto_pad; `spatial` are the input's spatial dims, `kernel` the window.
+Result<SpatialAttrs> read_spatial(ImportContext& c, const Shape& spatial, std::vector<int64_t> kernel);
+/// (input + pads - dilated kernel) / stride + 1, rounded up with `ceil` as pools do.
+Expr pooled_extent(const SpatialAttrs& a, size_t d, const Expr& input, bool ceil);
+/// True when no window reaches outside the input.
+bool stays_inside(const SpatialAttrs& a, size_t d);
+
+}  // namespace ingot

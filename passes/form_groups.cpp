@@ -1,0 +1,275 @@
+// Which nodes share a kernel. Anchors (products, windows, row reductions) grow forward over pointwise work at the same
+// position; what is left is inlined into its only reader or becomes a pointwise kernel. Every refusal gets a reason.
+#include <algorithm>
+#include <optional>
+
+#include "compiler/expr/simplify.h"
+#include "passes/groups.h"
+#include "passes/passes.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxNodes = 96;        // of a group: bounds the depth of its expressions
+constexpr size_t kMaxInputs = 24;       // kernel parameters
+constexpr int64_t kCheapFlops = 4;      // pointwise work that a product may repeat for each of its tiles
+
+bool is_pointwise(const Node& n) { return n.op->lowers_as<Pointwise>() != nullptr; }
+bool is_movement(const Node& n) { return n.op->lowers_as<Movement>() != nullptr; }
+
+class Former {
+ public:
+  Former(Graph& graph, const PassContext& ctx) : g_(graph), ctx_(ctx), groups_(graph) {}
+
+  void run() {
+    if (!ctx_.fuse) return apart();
+    for (NodeId n : groups_.order())
+      if (g_.node(n).op->lowers_as<Contraction>()) grow_epilogue(groups_.open("contraction", n));
+    for (NodeId n : groups_.order())
+      if (groups_.is_free(n) && is_window(n)) grow_epilogue(groups_.open("windows", n));
+    for (NodeId n : groups_.order())
+      if (groups_.is_free(n) && g_.node(n).op->lowers_as<Reduction>()) grow_rows(groups_.open("rows", n));
+    for (auto it = groups_.order().rbegin(); it != groups_.order().rend(); ++it)
+      if (groups_.is_free(*it)) place(*it);
+  }
+  Groups& groups() { return groups_; }
+
+ private:
+  /// Every node by itself: the unfused program that fused ones are checked against.
+  void apart() {
+    for (NodeId n : groups_.order()) {
+      const Node& node = g_.node(n);
+      const bool reduces = node.op->lowers_as<Reduction>() != nullptr;
+      groups_.open(node.op->lowers_as<Contraction>() ? "contraction" : !reduces ? "points" : is_window(n) ? "windows" : "rows", n);
+    }
+  }
+
+  // ---- anchors ---------------------------------------------------------------------------------------------------------
+  bool is_window(NodeId n) const {
+    const auto* r = g_.node(n).op->lowers_as<Reduction>();
+    if (!r) return false;
+    const NodeView view(g_, g_.node(n));
+    return r->form(*view).axes.empty();
+  }
+  size_t input_count(int group) {
+    std::set<ValueId> in;
+    for (NodeId n : groups_[group].nodes)
+      for (ValueId v : g_.node(n).inputs)
+        if (v.valid() && !groups_.inside(group, v)) in.insert(v);
+    return in.size();
+  }
+  /// Why consumer n cannot join the epilogue of the group; null when it can.
+  const char* epilogue_refusal(int group, NodeId id) {
+    const Node& n = g_.node(id);
+    if (!groups_.is_free(id)) return "it belongs to another group already";
+    if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
+    if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
+    const auto* move = n.op->lowers_as<Movement>();
+    if (move && !move->inverse) return "the movement is not one to one";
+    if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
+    if (move && !store_stays_contiguous(n)) return "stores would lose coalescing; the reader moves the data instead";
+    if (!move && !is_pointwise(n)) return "it is not pointwise";
+    for (ValueId v : n.inputs) {
+      if (!v.valid()) continue;
+      if (groups_.inside(group, v)) {
+        if (!move && !same_shape(g_.value(v).type.shape, g_.value(n.outputs[0]).type.shape)) return "its result has another shape";
+        continue;
+      }
+      if (groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
+    }
+    return nullptr;
+  }
+  static bool store_stays_contiguous(const Node& n) {
+    if (n.op->name == "Reshape") return true;
+    if (n.op->name != "Transpose") return false;
+    const std::string text = n.attrs.text();  // perm=[0, 2, 1, 3]: the last axis stays last
+    const size_t comma = text.rfind(' '), rank = static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
+    return comma != std::string::npos && text.substr(comma + 1) == std::to_string(rank - 1) + "]";
+  }
+  /// The users of everything inside the group, in program order.
+  std::vector<NodeId> consumers(int group) const {
+    std::set<NodeId> set;
+    for (NodeId n : groups_.at(group).nodes)
+      for (ValueId v : g_.node(n).outputs)
+        for (NodeId u : g_.value(v).users)
+          if (groups_.group_of(u) != group) set.insert(u);
+    return {set.begin(), set.end()};
+  }
+  void grow_epilogue(int group) {
+    std::set<NodeId> refused;
+    for (bool grown = true; grown;) {
+      grown = false;
+      for (NodeId u : consumers(group)) {
+        if (const char* why = epilogue_refusal(group, u)) {
+          if (refused.insert(u).second) ctx_.refuse(groups_.label(groups_[group].anchor), groups_.label(u), why);
+          continue;
+        }
+        groups_.add(group, u);
+        grown = true;
+        break;
+      }
+    }
+  }
+
+  // ---- rows ------------------------------------------------------------------------------------------------------------
+  struct Rows {
+    Shape shape;
+    std::vector<size_t> axes;
+    bool reduced(size_t d) const { return std::find(axes.begin(), axes.end(), d) != axes.end(); }
+  };
+  Rows rows_of(NodeId n) const {
+    const NodeView view(g_, g_.node(n));
+    return {view->inputs[0].shape, g_.node(n).op->lowers_as<Reduction>()->form(*view).axes};
+  }
+  static bool is_row_shape(const Rows& r, const Shape& s) {
+    if (s.size() == r.shape.size()) {
+      for (size_t d = 0; d < s.size(); ++d)
+        if (r.reduced(d) ? !s[d].is_const(1) : !proves_equal(s[d], r.shape[d])) return false;
+      return true;
+    }
+    if (s.size() + r.axes.size() != r.shape.size()) return false;
+    size_t next = 0;
+    for (size_t d = 0; d < r.shape.size(); ++d)
+      if (!r.reduced(d) && !proves_equal(s[next++], r.shape[d])) return false;
+    return true;
+  }
+  const char* rows_refusal(int group, const Rows& r, NodeId id) {
+    const Node& n = g_.node(id);
+    if (!groups_.is_free(id)) return "it belongs to another group already";
+    if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
+    if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
+    const bool reduction = n.op->lowers_as<Reduction>() != nullptr;
+    if (!reduction && !is_pointwise(n)) return "it is neither pointwise nor a reduction over the same axes";
+    const Shape& out = g_.value(n.outputs[0]).type.shape;
+    if (reduction) {
+      const Rows other = rows_of(id);
+      if (is_window(id) || other.axes != r.axes || !same_shape(other.shape, r.shape)) return "it reduces other axes";
+    } else if (!same_shape(out, r.shape) && !(out.size() == r.shape.size() && is_row_shape(r, out))) {
+      return "its result has neither the shape of the rows nor one element a row";
+    }
+    // A value without the reduced axes does not line up with the full shape by broadcasting.
+    for (ValueId v : n.inputs)
+      if (v.valid() && groups_.inside(group, v) && g_.value(v).type.rank() != r.shape.size()) return "its input dropped the reduced axes";
+    for (ValueId v : n.inputs)
+      if (v.valid() && !groups_.inside(group, v) && groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
+    return nullptr;
+  }
+  void grow_rows(int group) {
+    const Rows r = rows_of(groups_[group].anchor);
+    std::set<NodeId> refused;
+    for (bool grown = true; grown;) {
+      grown = false;
+      for (NodeId u : consumers(group)) {
+        if (const char* why = rows_refusal(group, r, u)) {
+          if (refused.insert(u).second) ctx_.refuse(groups_.label(groups_[group].anchor), groups_.label(u), why);
+          continue;
+        }
+        groups_.add(group, u);
+        grown = true;
+        break;
+      }
+      if (!grown) grown = absorb_producer(group, r);
+    }
+  }
+  /// A pointwise producer of the full shape that only this group reads.
+  bool absorb_producer(int group, const Rows& r) {
+    const std::vector<NodeId> nodes = groups_[group].nodes;
+    for (NodeId n : nodes)
+      for (ValueId v : g_.node(n).inputs) {
+        const NodeId p = v.valid() ? g_.value(v).producer : NodeId();
+        if (!p.valid() || !groups_.is_free(p) || !is_pointwise(g_.node(p))) continue;
+        if (!same_shape(g_.value(v).type.shape, r.shape) || !groups_.read_only_by(group, p)) continue;
+        if (groups_[group].nodes.size() >= kMaxNodes || input_count(group) + g_.node(p).inputs.size() > kMaxInputs) continue;
+        groups_.add(group, p);
+        return true;
+      }
+    return false;
+  }
+
+  // ---- what is left ------------------------------------------------------------------------------------------------------
+  /// The groups that read the node's output, in order of their number.
+  std::vector<int> readers(NodeId id) const {
+    std::set<int> set;
+    for (ValueId v : g_.node(id).outputs) {
+      if (g_.is_output(v)) set.insert(-1);
+      for (NodeId u : g_.value(v).users) {
+        set.insert(groups_.group_of(u));
+        for (int k = 0; k < static_cast<int>(groups_.size()); ++k)
+          if (groups_.at(k).inlined.count(u)) set.insert(k);
+      }
+    }
+    return {set.begin(), set.end()};
+  }
+  int64_t scalar_flops(const Node& n) const {
+    if (!is_pointwise(n)) return 0;
+    const NodeView view(g_, n);
+    std::vector<Expr> args;
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      args.push_back(view->has(i) ? Expr::local("x" + std::to_string(i), compute_type(view->inputs[i].dtype)) : Expr());
+    return count_flops(n.op->lowers_as<Pointwise>()->scalar(*view, args));
+  }
+  /// Why group `reader` cannot compute node n where it reads it; null when it can.
+  const char* inline_refusal(int reader, NodeId id) {
+    const Node& n = g_.node(id);
+    Group& r = groups_[reader];
+    if (r.nodes.size() + r.inlined.size() >= kMaxNodes) return "the reader has reached its size limit";
+    if (input_count(reader) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
+    if (r.kind == "points") return nullptr;
+    const bool many_reads = r.kind == "contraction" || r.kind == "windows";
+    if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
+    if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values") return "a product would gather or interpolate each element many times";
+    if (many_reads && scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
+    return nullptr;
+  }
+  bool joins_points(int reader, NodeId id) {
+    // As another output of a pointwise kernel of the same shape, when somebody else needs the value too.
+    Group& r = groups_[reader];
+    if (r.kind != "points" || !is_pointwise(g_.node(id))) return false;
+    for (NodeId n : r.nodes)
+      if (r.inlined.count(n) == 0 && !same_shape(g_.value(g_.node(n).outputs[0]).type.shape, g_.value(g_.node(id).outputs[0]).type.shape)) return false;
+    for (ValueId v : g_.node(id).outputs)
+      for (NodeId u : g_.value(v).users)
+        if (groups_.group_of(u) != reader && groups_.group_of(u) >= 0)
+          return false;
+    return r.nodes.size() < kMaxNodes;
+  }
+  void place(NodeId id) {
+    const Node& n = g_.node(id);
+    const std::vector<int> who = readers(id);
+    const char* why = who.size() == 1 && who[0] == -1 ? "it is an output of the model" : nullptr;
+    const bool stored = std::find(who.begin(), who.end(), -1) != who.end();
+    if (!stored && (who.size() == 1 || is_movement(n) || n.op->name == "Values")) {
+      for (int r : who)
+        if (const char* refusal = inline_refusal(r, id)) {
+          why = refusal;
+          ctx_.refuse(groups_.label(id), r >= 0 ? groups_.label(groups_[r].nodes[0]) : "output", refusal);
+        }
+      if (!why && who.size() == 1) return groups_.add(who[0], id);
+      if (!why) {
+        for (int r : who) groups_[r].inlined.insert(id);
+        return;
+      }
+    } else if (who.size() > 1) {
+      for (int r : who)
+        if (r >= 0 && joins_points(r, id)) return groups_.add(r, id);
+      ctx_.refuse(groups_.label(id), "its readers", "several kernels read the value, so it is stored once");
+    }
+    groups_.add(groups_.open("points", NodeId()), id);
+  }
+
+  Graph& g_;
+  const PassContext& ctx_;
+  Groups groups_;
+};
+
+}  // namespace
+
+Result<bool> form_groups(Graph& graph, const PassContext& ctx) {
+  if (graph.live_nodes() == 0) return false;
+  Former former(graph, ctx);
+  former.run();
+  INGOT_TRY(build_groups(graph, former.groups()));
+  return true;
+}
+
+}  // namespace ingot

@@ -1,0 +1,60 @@
+#include "passes/groups.h"
+
+#include <fmt/format.h>
+
+namespace ingot {
+
+Groups::Groups(const Graph& graph) : graph_(graph), order_(graph.order()), owner_(graph.node_count(), -1), seen_(graph.node_count(), 0) {}
+
+int Groups::open(std::string kind, NodeId anchor) {
+  groups_.push_back({std::move(kind), anchor, {}, {}});
+  const int g = static_cast<int>(groups_.size()) - 1;
+  if (anchor.valid()) add(g, anchor);
+  return g;
+}
+void Groups::add(int group, NodeId n) {
+  owner_[n] = group;
+  groups_[static_cast<size_t>(group)].nodes.push_back(n);
+}
+bool Groups::inside(int group, ValueId v) const {
+  const NodeId p = graph_.value(v).producer;
+  return p.valid() && owner_.at(p) == group;
+}
+bool Groups::read_only_by(int group, NodeId n) const {
+  for (ValueId v : graph_.node(n).outputs) {
+    if (graph_.is_output(v)) return false;
+    for (NodeId u : graph_.value(v).users)
+      if (owner_.at(u) != group) return false;
+  }
+  return true;
+}
+
+bool Groups::depends_on(ValueId start, int group) const {
+  // A group runs as a whole, so reaching one of its members means needing the inputs of all of them.
+  ++epoch_;
+  std::vector<NodeId> work;
+  auto push = [&](NodeId n) {
+    if (!n.valid() || seen_[n] == epoch_) return;
+    seen_[n] = epoch_;
+    work.push_back(n);
+  };
+  push(graph_.value(start).producer);
+  while (!work.empty()) {
+    const NodeId n = work.back();
+    work.pop_back();
+    const int owner = owner_.at(n);
+    if (owner == group) return true;
+    if (owner >= 0)
+      for (NodeId m : groups_[static_cast<size_t>(owner)].nodes) push(m);
+    for (ValueId v : graph_.node(n).inputs)
+      if (v.valid()) push(graph_.value(v).producer);
+  }
+  return false;
+}
+
+std::string Groups::label(NodeId id) const {
+  const Node& n = graph_.node(id);
+  return n.origin.nodes.empty() ? std::string(n.op->name) : fmt::format("{} \"{}\"", n.op->name, n.origin.nodes[0]);
+}
+
+}  // namespace ingot

@@ -1,0 +1,52 @@
+// The state of group formation: which group each node is in, who reads what, and whether one group must run before another.
+// Policy (what to absorb) is in form_groups.cpp; making fused nodes of the result is build_groups.cpp.
+#pragma once
+
+#include <set>
+
+#include "passes/pass_manager.h"
+
+namespace ingot {
+
+struct Group {
+  std::string kind;                 // GroupKind's name
+  NodeId anchor;                    // invalid for points
+  std::vector<NodeId> nodes;        // owned: each node is in one group
+  std::set<NodeId> inlined;         // movement computed again inside this group, owned by none or another
+};
+
+class Groups {
+ public:
+  explicit Groups(const Graph& graph);
+
+  const Graph& graph() const { return graph_; }
+  const Group& at(int g) const { return groups_[static_cast<size_t>(g)]; }
+  int group_of(NodeId n) const { return owner_.at(n); }
+  bool is_free(NodeId n) const { return owner_.at(n) < 0; }
+  Group& operator[](int g) { return groups_[static_cast<size_t>(g)]; }
+  size_t size() const { return groups_.size(); }
+
+  int open(std::string kind, NodeId anchor);
+  void add(int group, NodeId n);
+  /// The value is computed inside the group.
+  bool inside(int group, ValueId v) const;
+  /// Every use of the node's outputs is inside the group (an output of the graph is a use outside).
+  bool read_only_by(int group, NodeId n) const;
+  /// Computing v needs the group to have run: v must not become an input of it.
+  bool depends_on(ValueId v, int group) const;
+  const std::vector<NodeId>& order() const { return order_; }
+  std::string label(NodeId n) const;  // "Relu \"layer1/relu\""
+
+ private:
+  const Graph& graph_;
+  std::vector<NodeId> order_;
+  IdMap<NodeId, int> owner_;
+  mutable IdMap<NodeId, int> seen_;  // marks of the walk in depends_on; epoch_ tells the walks apart
+  mutable int epoch_ = 0;
+  std::vector<Group> groups_;
+};
+
+/// Replaces the nodes of each group by one fused node.
+Status build_groups(Graph& graph, Groups& groups);
+
+}  // namespace ingot

@@ -1,0 +1,34 @@
+// The passes. Each is a free function whose comment is its contract; pipeline.cpp is their order.
+#pragma once
+
+#include "passes/pass_manager.h"
+
+namespace ingot {
+
+/// Replaces every node whose inputs are all constant, and every value with known constant content, by a constant.
+///   before:  %1 = Add(const, const)        after:  %1 = const
+/// Leaves what would grow the file: an Expand of a scalar stays. Tests: tests/golden/fold_constants/
+Result<bool> fold_constants(Graph& graph, const PassContext& ctx);
+
+/// Applies the rewrite rules of simplify_graph.cpp until none fires: chains of reshapes, transposes and casts, identities.
+/// Tests: tests/golden/simplify/
+Result<bool> simplify_graph(Graph& graph, const PassContext& ctx);
+
+/// Removes nodes that nobody uses and merges nodes that compute the same. Tests: tests/golden/dead/
+Result<bool> remove_dead(Graph& graph, const PassContext& ctx);
+
+/// Expands every operator whose row decomposes (BatchNormalization, Softmax, norms). Tests: tests/golden/decompose/
+Result<bool> decompose(Graph& graph, const PassContext& ctx);
+
+/// Moves constant per-channel factors behind a convolution or product into its weight, and joins constant additions.
+///   before:  Mul(Conv(x, w), s)            after:  Conv(x, w*s)
+/// The weight is never changed for another reader: a new constant is made. A product that someone else reads, or that is an
+/// output, keeps its weight. Tests: tests/golden/fold_scales/
+Result<bool> fold_scales(Graph& graph, const PassContext& ctx);
+
+/// Puts every node into a fused group: contractions and windows with their epilogues, row reductions with the pointwise
+/// work around them, pointwise trees; movement becomes index maps of the groups that read or write through it.
+/// Tests: tests/golden/form_groups/
+Result<bool> form_groups(Graph& graph, const PassContext& ctx);
+
+}  // namespace ingot

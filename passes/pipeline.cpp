@@ -1,0 +1,23 @@
+// The order of the passes, and why. The only place that knows it.
+#include "passes/passes.h"
+
+namespace ingot {
+namespace {
+
+constexpr Pass kPipeline[] = {
+    {"fold_early", fold_constants, Stage::Imported, "shape arithmetic and constant subgraphs go before anything looks at nodes"},
+    {"simplify", simplify_graph, Stage::Imported, "fewer nodes to decompose"},
+    {"decompose", decompose, Stage::Canonical, "composite operators become reductions and pointwise work, which fusion puts together again"},
+    {"fold_constants", fold_constants, Stage::Canonical, "decomposed statistics (scale / sqrt(var + eps)) become constants"},
+    {"fold_scales", fold_scales, Stage::Canonical, "needs those constants; leaves products of constants behind"},
+    {"fold_late", fold_constants, Stage::Canonical, "evaluates the products that fold_scales left"},
+    {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},
+    {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},
+    {"form_groups", form_groups, Stage::Fused, "last: what follows is code generation"},
+};
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return kPipeline; }
+
+}  // namespace ingot

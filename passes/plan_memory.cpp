@@ -1,0 +1,125 @@
+#include "passes/plan_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+namespace {
+
+/// A number to compare symbolic sizes by: every symbol at a typical value of its range.
+int64_t typical(const Expr& e) {
+  std::unordered_map<std::string, int64_t> at;
+  visit(e, [&](const Expr& x) {
+    if (x.op() == ExprOp::Symbol) at[x.name()] = std::clamp<int64_t>(64, std::max<int64_t>(x.low(), 1), std::max<int64_t>(x.high(), 1));
+  });
+  return evaluate_int(e, at).value_or(0);
+}
+
+class SlotPlanner {
+ public:
+  int take(const Expr& bytes) {
+    int best = -1;
+    int64_t best_cost = INT64_MAX;
+    const int64_t want = typical(bytes);
+    for (int s : free_) {
+      const int64_t have = typical(bytes_[static_cast<size_t>(s)]);
+      // Growing a slot costs what it grows by; a larger one wastes what it is larger by, which is cheaper.
+      const int64_t cost = have >= want ? (have - want) / 4 : want - have;
+      if (cost < best_cost && cost < want) best = s, best_cost = cost;
+    }
+    if (best < 0) {
+      bytes_.push_back(bytes);
+      return static_cast<int>(bytes_.size()) - 1;
+    }
+    free_.erase(std::find(free_.begin(), free_.end(), best));
+    Expr& slot = bytes_[static_cast<size_t>(best)];
+    slot = simplify(max(slot, bytes));
+    return best;
+  }
+  void release(int slot) { free_.push_back(slot); }
+  std::vector<Expr> take_bytes() { return std::move(bytes_); }
+
+ private:
+  std::vector<Expr> bytes_;
+  std::vector<int> free_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph) {
+  MemoryPlan plan;
+  plan.order = graph.order();
+  plan.slot = IdMap<ValueId, int>(graph.value_count(), -1);
+  IdMap<ValueId, int> last_use(graph.value_count(), -1);
+  for (size_t i = 0; i < plan.order.size(); ++i)
+    for (ValueId v : graph.node(plan.order[i]).inputs) last_use[v] = static_cast<int>(i);
+  SlotPlanner slots;
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    const Node& n = graph.node(plan.order[i]);
+    for (ValueId v : n.outputs) {
+      if (graph.is_output(v)) continue;
+      const TensorType& t = graph.value(v).type;
+      plan.slot[v] = slots.take(simplify(element_count(t.shape) * static_cast<int64_t>(size_of(t.dtype))));
+    }
+    std::vector<ValueId> ending = n.inputs;
+    std::sort(ending.begin(), ending.end());
+    ending.erase(std::unique(ending.begin(), ending.end()), ending.end());
+    for (ValueId v : ending)
+      if (plan.slot.at(v) >= 0 && last_use[v] == static_cast<int>(i)) slots.release(plan.slot[v]);
+    for (ValueId v : n.outputs)
+      if (plan.slot.at(v) >= 0 && last_use[v] < 0) slots.release(plan.slot[v]);
+  }
+  plan.slot_bytes = slots.take_bytes();
+  return plan;
+}
+
+namespace {
+
+class Requirements {
+ public:
+  void equal(const Expr& a, const Expr& b, const Node& n, const char* what) {
+    if (a.is_const(1) || proves_equal(a, b)) return;
+    const std::string where = n.origin.nodes.empty() ? std::string(n.op->name) : fmt::format("{} \"{}\"", n.op->name, n.origin.nodes[0]);
+    const std::string message = fmt::format("{}: {} {} and {} must be equal", where, what, to_string(a), to_string(b));
+    for (const ShapeRequirement& r : list_)
+      if (r.condition.same(eq(a, b))) return;
+    list_.push_back({eq(a, b), message});
+  }
+  std::vector<ShapeRequirement> list_;
+};
+
+}  // namespace
+
+std::vector<ShapeRequirement> shape_requirements(const Graph& graph) {
+  Requirements need;
+  for (NodeId id : graph.order()) {
+    const Node& n = graph.node(id);
+    const NodeView view(graph, n);
+    const Shape& out = view->outputs[0].shape;
+    if (n.op->lowers_as<Pointwise>()) {
+      for (size_t i = 0; i < n.inputs.size(); ++i)
+        if (view->has(i))
+          for (size_t d = 0; d < view->inputs[i].rank(); ++d)
+            need.equal(view->inputs[i].shape[d], out[out.size() - view->inputs[i].rank() + d], n, "dimensions");
+    } else if (n.op->name == "MatMul") {
+      const Shape &a = view->inputs[0].shape, &b = view->inputs[1].shape;
+      need.equal(a.back(), b[b.size() - 2], n, "inner dimensions");
+      for (const Shape* s : {&a, &b})
+        for (size_t d = 0; d + 2 < s->size(); ++d) need.equal((*s)[d], out[out.size() - s->size() + d], n, "dimensions");
+    } else if (n.op->name == "Reshape") {
+      need.equal(element_count(view->inputs[0].shape), element_count(out), n, "element counts");
+      need.equal(element_count(out), element_count(view->inputs[0].shape), n, "element counts");
+    } else if (n.op->name == "Concat") {
+      const Expr joined = out[static_cast<size_t>(std::max<int64_t>(0, std::atoll(n.attrs.text().c_str() + std::min<size_t>(n.attrs.text().size(), 5))))];
+      for (size_t i = 1; i < n.inputs.size(); ++i)
+        for (size_t d = 0; d < out.size(); ++d)
+          if (!out[d].same(joined)) need.equal(view->inputs[i].shape[d], out[d], n, "dimensions");
+    }
+  }
+  return need.list_;
+}
+
+}  // namespace ingot

@@ -1,0 +1,141 @@
+// Graph rewrite rules, one row each: {name, operator, rewrite}. A rewrite returns the value that stands for the node's
+// output, or an invalid id when the rule does not apply.
+#include "compiler/ops/rows.h"
+#include "passes/passes.h"
+
+namespace ingot {
+namespace {
+
+using Rewritten = Result<ValueId>;
+const ValueId kNo;
+
+const Node* producer_named(const Graph& g, ValueId v, std::string_view name) {
+  const Node* p = g.producer(v);
+  return p && p->op->name == name ? p : nullptr;
+}
+
+Rewritten same_shape_reshape(GraphBuilder& b, const Node& n) {
+  return same_shape(b.shape(n.inputs[0]), b.shape(n.outputs[0])) ? n.inputs[0] : kNo;
+}
+Rewritten reshape_of_reshape(GraphBuilder& b, const Node& n) {
+  const Node* p = producer_named(b.graph(), n.inputs[0], "Reshape");
+  if (!p) return kNo;
+  return b.add(op("Reshape"), ShapeAttrs{b.shape(n.outputs[0])}, {p->inputs[0]});
+}
+Rewritten identity_transpose(GraphBuilder&, const Node& n) {
+  const auto& perm = n.attrs.as<PermAttrs>().perm;
+  for (size_t i = 0; i < perm.size(); ++i)
+    if (perm[i] != static_cast<int64_t>(i)) return kNo;
+  return n.inputs[0];
+}
+Rewritten transpose_of_transpose(GraphBuilder& b, const Node& n) {
+  const Node* p = producer_named(b.graph(), n.inputs[0], "Transpose");
+  if (!p) return kNo;
+  std::vector<int64_t> perm;
+  for (int64_t i : n.attrs.as<PermAttrs>().perm) perm.push_back(p->attrs.as<PermAttrs>().perm[static_cast<size_t>(i)]);
+  return build_transpose(b, p->inputs[0], perm);
+}
+Rewritten cast_to_itself(GraphBuilder& b, const Node& n) {
+  return b.type(n.inputs[0]).dtype == n.attrs.as<CastAttrs>().to ? n.inputs[0] : kNo;
+}
+/// x -> wider -> x's type again loses nothing.
+Rewritten cast_there_and_back(GraphBuilder& b, const Node& n) {
+  const Node* p = producer_named(b.graph(), n.inputs[0], "Cast");
+  if (!p) return kNo;
+  const DType inner = b.type(p->inputs[0]).dtype, middle = b.type(n.inputs[0]).dtype;
+  const bool widens = is_float(inner) && is_float(middle) && size_of(middle) > size_of(inner);
+  return widens && inner == n.attrs.as<CastAttrs>().to ? p->inputs[0] : kNo;
+}
+Rewritten expand_to_itself(GraphBuilder& b, const Node& n) { return same_shape_reshape(b, n); }
+Rewritten whole_slice(GraphBuilder& b, const Node& n) {
+  if (n.attrs.text().find("steps=[-") != std::string::npos) return kNo;
+  return same_shape(b.shape(n.inputs[0]), b.shape(n.outputs[0])) && n.attrs.text().find("starts") == std::string::npos ? n.inputs[0] : kNo;
+}
+/// x + 0, x * 1 and the like, where the constant does not widen the shape.
+Rewritten neutral_operand(GraphBuilder& b, const Node& n, double neutral, bool commutes) {
+  for (size_t i = commutes ? 0 : 1; i < 2; ++i) {
+    const Content c = b.content(n.inputs[i]);
+    if (!c || c->size() != 1 || !(*c)[0].is_const() || (*c)[0].float_value() != neutral) continue;
+    const ValueId other = n.inputs[1 - i];
+    if (same_shape(b.shape(other), b.shape(n.outputs[0]))) return other;
+  }
+  return kNo;
+}
+Rewritten add_zero(GraphBuilder& b, const Node& n) {
+  return is_float(b.type(n.inputs[0]).dtype) ? Rewritten(kNo) : neutral_operand(b, n, 0, true);
+}
+Rewritten mul_one(GraphBuilder& b, const Node& n) { return neutral_operand(b, n, 1, true); }
+Rewritten div_one(GraphBuilder& b, const Node& n) { return neutral_operand(b, n, 1, false); }
+/// Consumers read an Expand through broadcasting when they broadcast anyway.
+Rewritten expand_into_pointwise(GraphBuilder& b, const Node& n) {
+  if (!n.op->lowers_as<Pointwise>() || n.inputs.size() < 2) return kNo;
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    const Node* p = n.inputs[i].valid() ? producer_named(b.graph(), n.inputs[i], "Expand") : nullptr;
+    if (!p) continue;
+    Shape out;
+    std::vector<ValueId> inputs = n.inputs;
+    inputs[i] = p->inputs[0];
+    bool ok = true;
+    for (ValueId v : inputs) {
+      if (!v.valid()) continue;
+      auto s = broadcast(out, b.shape(v));
+      ok &= s.ok();
+      if (ok) out = *s;
+    }
+    if (ok && same_shape(out, b.shape(n.outputs[0]))) return b.add(*n.op, n.attrs, inputs);
+  }
+  return kNo;
+}
+
+struct Rule {
+  const char* name;
+  const char* op;  // nullptr: any
+  Rewritten (*rewrite)(GraphBuilder&, const Node&);
+};
+constexpr Rule kRewrites[] = {
+    {"same_shape_reshape", "Reshape", same_shape_reshape},
+    {"reshape_of_reshape", "Reshape", reshape_of_reshape},
+    {"identity_transpose", "Transpose", identity_transpose},
+    {"transpose_of_transpose", "Transpose", transpose_of_transpose},
+    {"cast_to_itself", "Cast", cast_to_itself},
+    {"cast_there_and_back", "Cast", cast_there_and_back},
+    {"expand_to_itself", "Expand", expand_to_itself},
+    {"whole_slice", "Slice", whole_slice},
+    {"add_zero", "Add", add_zero},
+    {"mul_one", "Mul", mul_one},
+    {"div_one", "Div", div_one},
+    {"expand_into_pointwise", nullptr, expand_into_pointwise},
+};
+
+Result<bool> apply_rules(Graph& graph, NodeId id) {
+  for (const Rule& r : kRewrites) {
+    const Node n = graph.node(id);
+    if (r.op && n.op->name != r.op) continue;
+    GraphBuilder b(graph);
+    b.origin = n.origin;
+    const ValueId v = INGOT_TRY(r.rewrite(b, n));
+    if (!v.valid()) continue;
+    if (graph.value(v).name.empty()) graph.value(v).name = graph.value(n.outputs[0]).name;
+    graph.replace_all_uses(n.outputs[0], v);
+    graph.erase_if_dead(id);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<bool> simplify_graph(Graph& graph, const PassContext&) {
+  bool changed = false;
+  for (bool again = true; again;) {
+    again = false;
+    for (NodeId id : graph.order()) {
+      if (graph.node(id).dead) continue;
+      again |= INGOT_TRY(apply_rules(graph, id));
+    }
+    changed |= again;
+  }
+  return changed;
+}
+
+}  // namespace ingot

@@ -1,0 +1,77 @@
+// Device: what the executor needs of a machine: memory, copies, kernels, streams and events. Implemented by cpu/, cuda/ and
+// (over the same driver table as cuda/) by the emulator of the tests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "compiler/support/result.h"
+#include "runtime/program.h"
+
+namespace ingot::runtime {
+
+/// A queue of work; operations of one stream run in order. A null stream pointer means the device's own default queue.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+};
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+/// Launches recorded from a stream, replayed as one (a CUDA graph).
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+/// A kernel made ready on one device.
+class LoadedKernel {
+ public:
+  virtual ~LoadedKernel() = default;
+};
+
+struct MemoryInfo {
+  uint64_t free_bytes = 0, total_bytes = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;          // "cpu", "cuda:0 (NVIDIA H200)"
+  /// True when the host may use device pointers directly.
+  virtual bool is_host() const = 0;
+
+  /// At least `bytes` (and never less than 64), aligned to 256.
+  virtual Result<void*> allocate(uint64_t bytes) = 0;
+  virtual void release(void* memory) = 0;
+  virtual MemoryInfo memory_info() const = 0;
+
+  /// Asynchronous; the host side of copy_to_device may be reused at once, that of copy_to_host is valid after synchronize.
+  virtual Status copy_to_device(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;
+  virtual Status copy_to_host(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;
+  virtual Status copy_on_device(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;
+
+  virtual Result<std::unique_ptr<LoadedKernel>> load(const KernelInfo& kernel) = 0;
+  virtual Status launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
+                        const std::array<int64_t, 3>& grid, Stream* stream) = 0;
+
+  virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
+  /// Wraps a stream of the caller (a CUstream); it is not destroyed with the wrapper.
+  virtual Result<std::unique_ptr<Stream>> borrow_stream(void* native) = 0;
+  virtual Result<std::unique_ptr<Event>> create_event() = 0;
+  virtual Status record(Event& event, Stream* stream) = 0;
+  virtual Status wait(Stream* stream, const Event& event) = 0;
+  /// Milliseconds between two recorded events; waits for the second.
+  virtual Result<double> elapsed_ms(const Event& from, const Event& to) = 0;
+  virtual Status synchronize(Stream* stream) = 0;
+
+  /// Recording is optional: a device that cannot record returns an Unsupported error from begin_recording.
+  virtual Status begin_recording(Stream*) { return unsupported(name() + " does not record launches"); }
+  virtual Result<std::unique_ptr<Recording>> end_recording(Stream*) { return unsupported("no recording"); }
+  virtual Status replay(const Recording&, Stream*) { return unsupported("no recording"); }
+};
+
+}  // namespace ingot::runtime

@@ -1,0 +1,102 @@
+// Program: what a compiled model is at run time. Plain data: a flat instruction list over values, sizes as shape code,
+// kernels as binaries per target. codegen/build_program.cpp fills it; engine_file.h stores it; executor.h runs it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/support/dtype.h"
+#include "compiler/support/tensor.h"
+#include "runtime/shape_program.h"
+
+namespace ingot::runtime {
+
+/// A named dimension. An input dimension that is a bare symbol binds it; a value outside [low, high] is an error.
+struct SymbolInfo {
+  std::string name;
+  int64_t low = 0, high = 0;
+};
+
+/// An input or output of the model. dims refer to lines of the shape program.
+struct Binding {
+  std::string name;
+  DType type = DType::F32;
+  std::vector<ShapeRef> dims;
+  std::vector<int32_t> symbols;  // inputs: per dimension, the symbol that it binds, or -1 (then it must equal dims[i])
+};
+
+/// Where the bytes of a value are.
+enum class Place : uint8_t { Input, Output, Constant, Arena };
+struct ValueInfo {
+  Place place = Place::Arena;
+  int32_t index = 0;             // number of the input, output, constant or arena slot
+  DType type = DType::F32;
+  ShapeRef bytes = 0;
+  std::string name;              // for messages
+};
+
+/// A piece of the arena, shared by values whose lifetimes do not overlap.
+struct ArenaSlot {
+  ShapeRef bytes = 0;            // not rounded; the executor aligns each slot to 256
+};
+
+struct ConstantInfo {
+  std::string name;
+  DType type = DType::F32;
+  std::vector<int64_t> dims;
+  TensorPtr data;                // mapped from the engine file, or from the compiler
+};
+
+/// One compiled form of a kernel. `code` is a CUBIN ("sm_90a"), PTX ("ptx_75"), or a relocatable x86-64 object ("cpu").
+struct KernelBinary {
+  std::string target;
+  std::vector<uint8_t> code;
+};
+
+/// The entry point has the kernel's name. CUDA: void name(buffers..., dims...) with dims as int64.
+/// CPU: void name(void* const* buffers, const int64_t* dims, int64_t first, int64_t last, void* scratch): works on the tasks
+/// [first, last) of the launch; the executor hands ranges to its thread pool. `scratch` is private to the call.
+struct KernelInfo {
+  std::string name;
+  std::string summary;           // "Conv+Add+Relu"
+  std::vector<std::string> nodes;  // model nodes inside
+  std::string source;            // CUDA text or LLVM IR, may be empty
+  std::vector<KernelBinary> binaries;
+  int32_t threads = 1;           // CUDA: threads of a block
+  int32_t shared_bytes = 0;      // CUDA: dynamic shared memory
+  int64_t scratch_bytes = 0;     // CPU: bytes of `scratch`, 64-byte aligned
+};
+
+/// Launch: run a kernel. Copy: args[0] to args[1], same size (an input or constant that is an output itself).
+struct Instruction {
+  enum class Kind : uint8_t { Launch, Copy } kind = Kind::Launch;
+  int32_t kernel = -1;
+  std::vector<int32_t> args;     // numbers of values
+  std::vector<ShapeRef> dims;    // the kernel's dims
+  std::array<ShapeRef, 3> grid{};  // CUDA: blocks; CPU: grid[0] is the number of tasks, the others are 1
+  ShapeRef bytes = 0;            // bytes read and written, for the profile
+  ShapeRef flops = 0;
+};
+
+struct Program {
+  std::string target;            // "cpu" or the CUDA targets, comma-separated, that its kernels were compiled for
+  std::string model_name, options;
+  std::vector<SymbolInfo> symbols;
+  ShapeProgram shapes;
+  std::vector<Binding> inputs, outputs;
+  std::vector<ConstantInfo> constants;
+  std::vector<ArenaSlot> slots;
+  std::vector<ValueInfo> values;
+  std::vector<KernelInfo> kernels;
+  std::vector<Instruction> instructions;
+  /// Conditions a shape must meet (each line must be 1) with the message of a failure.
+  struct Requirement { ShapeRef condition = 0; std::string message; };
+  std::vector<Requirement> requirements;
+
+  /// All numbers in range, every value placed once, kernels' binaries named: for programs read from a file.
+  Status verify() const;
+};
+
+}  // namespace ingot::runtime

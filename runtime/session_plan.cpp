@@ -1,0 +1,157 @@
+// The planning half of Session: checking inputs, binding symbols, and turning a shape into sizes, offsets and grids. A plan is
+// made once per shape; the launches themselves are in executor.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/executor.h"
+
+namespace ingot::runtime {
+namespace {
+
+constexpr uint64_t kAlignment = 256;
+constexpr size_t kMaxPlans = 64;
+
+std::string dims_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
+
+/// "x f32[N,3,224,224]": what the model wants of an input.
+std::string expected(const Program& p, const Binding& b) {
+  std::string text;
+  for (size_t d = 0; d < b.dims.size(); ++d) {
+    const int32_t symbol = b.symbols.empty() ? -1 : b.symbols[d];
+    const ShapeLine& line = p.shapes.lines[b.dims[d]];
+    text += d ? "," : "";
+    if (symbol >= 0) text += p.symbols[symbol].name;
+    else if (line.op == ShapeOp::Constant) text += std::to_string(line.immediate);
+    else text += "?";
+  }
+  return fmt::format("'{}' {}[{}]", b.name, name_of(b.type), text);
+}
+
+}  // namespace
+
+Status Session::check_types(const std::vector<Tensor>& inputs) const {
+  const Program& p = engine_->program();
+  if (inputs.size() != p.inputs.size()) {
+    std::string wanted;
+    for (const Binding& b : p.inputs) wanted += "\n  " + expected(p, b);
+    return invalid(fmt::format("{} inputs given, the model has {}:{}", inputs.size(), p.inputs.size(), wanted));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].type() != p.inputs[i].type)
+      return invalid(fmt::format("input {} has type {}, the model wants {}", i, name_of(inputs[i].type()),
+                                 expected(p, p.inputs[i])));
+  return {};
+}
+
+Result<std::vector<int64_t>> Session::bind_symbols(const std::vector<Dims>& input_dims) const {
+  const Program& p = engine_->program();
+  if (input_dims.size() != p.inputs.size())
+    return invalid(fmt::format("{} inputs given, the model has {}", input_dims.size(), p.inputs.size()));
+  std::vector<int64_t> symbols(p.symbols.size(), 0);
+  std::vector<int> bound_by(p.symbols.size(), -1);
+  for (size_t i = 0; i < input_dims.size(); ++i) {
+    const Binding& b = p.inputs[i];
+    const Dims& dims = input_dims[i];
+    if (dims.size() != b.dims.size())
+      return invalid(fmt::format("input {} {} has rank {}, the model wants {}", i, dims_text(dims), dims.size(),
+                                 expected(p, b)));
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d] < 0) return invalid(fmt::format("input '{}': negative dimension in {}", b.name, dims_text(dims)));
+      const int32_t s = b.symbols.empty() ? -1 : b.symbols[d];
+      if (s < 0) continue;
+      const SymbolInfo& info = p.symbols[s];
+      if (bound_by[s] >= 0 && symbols[s] != dims[d])
+        return invalid(fmt::format("input '{}': dimension {} is {}, but {} is {} in input '{}'", b.name, d, dims[d],
+                                   info.name, symbols[s], p.inputs[bound_by[s]].name));
+      if (dims[d] < info.low || dims[d] > info.high)
+        return invalid(fmt::format("input '{}': dimension {} ({}) is {}; the model was built for {} to {}", b.name, d,
+                                   info.name, dims[d], info.low, info.high));
+      symbols[s] = dims[d];
+      bound_by[s] = static_cast<int>(i);
+    }
+  }
+  for (size_t s = 0; s < symbols.size(); ++s)
+    if (bound_by[s] < 0) {
+      if (p.symbols[s].low != p.symbols[s].high)
+        return invalid(fmt::format("no input has a dimension that gives {} its value", p.symbols[s].name));
+      symbols[s] = p.symbols[s].low;
+    }
+  return symbols;
+}
+
+Result<Session::Plan*> Session::plan_for(const std::vector<Dims>& input_dims) {
+  std::vector<int64_t> symbols = INGOT_TRY(bind_symbols(input_dims));
+  const auto found =
+      std::find_if(plans_.begin(), plans_.end(), [&](const Plan& plan) { return plan.symbols == symbols; });
+  if (found != plans_.end()) {
+    plans_.splice(plans_.begin(), plans_, found);
+  } else {
+    plans_.push_front(INGOT_TRY(make_plan(std::move(symbols), input_dims)));
+    if (plans_.size() > kMaxPlans) {
+      INGOT_TRY(engine_->device()->synchronize(stream_.get()));  // a recording may still be running
+      plans_.pop_back();
+    }
+  }
+  Plan& plan = plans_.front();
+  const Program& p = engine_->program();
+  for (size_t i = 0; i < input_dims.size(); ++i)
+    for (size_t d = 0; d < input_dims[i].size(); ++d) {
+      const int64_t want = plan.lines[p.inputs[i].dims[d]];
+      if (input_dims[i][d] != want)
+        return invalid(fmt::format("input {} {}: dimension {} must be {}, the model wants {}", i,
+                                   dims_text(input_dims[i]), d, want, expected(p, p.inputs[i])));
+    }
+  return &plan;
+}
+
+Status Session::place_slots(Plan& plan) const {
+  const Program& p = engine_->program();
+  for (size_t i = 0; i < p.slots.size(); ++i) {
+    const int64_t bytes = plan.lines[p.slots[i].bytes];
+    if (bytes < 0) return invalid(fmt::format("arena slot {} has a negative size: the shape is impossible", i));
+    plan.slot_offsets.push_back(plan.arena_bytes);
+    const auto rounded = (static_cast<uint64_t>(std::max<int64_t>(bytes, 1)) + kAlignment - 1) / kAlignment * kAlignment;
+    if (__builtin_add_overflow(plan.arena_bytes, rounded, &plan.arena_bytes))
+      return make_error(ErrorKind::OutOfMemory, "the arena's size does not fit in 64 bits");
+  }
+  return {};
+}
+
+Result<Session::Plan> Session::make_plan(std::vector<int64_t> symbols, const std::vector<Dims>& input_dims) const {
+  const Program& p = engine_->program();
+  Plan plan;
+  INGOT_TRY(p.shapes.evaluate(symbols, plan.lines));
+  plan.symbols = std::move(symbols);
+  for (const Program::Requirement& r : p.requirements)
+    if (plan.lines[r.condition] == 0) {
+      Error e = invalid("this shape does not fit the model: " + r.message);
+      for (size_t i = 0; i < input_dims.size(); ++i)
+        e.add(fmt::format("input '{}' {}", p.inputs[i].name, dims_text(input_dims[i])));
+      return e;
+    }
+  INGOT_TRY(place_slots(plan));
+  for (const Binding& b : p.outputs) {
+    Dims dims;
+    for (ShapeRef d : b.dims) dims.push_back(plan.lines[d]);
+    auto count = checked_count(dims, size_of(b.type));
+    if (!count) return std::move(count).error().add(fmt::format("output '{}' {}", b.name, dims_text(dims)));
+    plan.output_dims.push_back(std::move(dims));
+  }
+  for (const Instruction& in : p.instructions) {
+    Step step;
+    step.instruction = &in;
+    if (in.kind == Instruction::Kind::Copy) {
+      step.bytes = static_cast<uint64_t>(plan.lines[p.values[in.args[0]].bytes]);
+    } else {
+      step.kernel = &engine_->kernel(in.kernel);
+      for (ShapeRef d : in.dims) step.dims.push_back(plan.lines[d]);
+      for (size_t g = 0; g < 3; ++g) step.grid[g] = plan.lines[in.grid[g]];
+      if (step.grid[0] <= 0 || step.grid[1] <= 0 || step.grid[2] <= 0) continue;  // nothing to compute
+    }
+    plan.steps.push_back(std::move(step));
+  }
+  return plan;
+}
+
+}  // namespace ingot::runtime

@@ -1,0 +1,232 @@
+#include "runtime/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace ingot::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSums = "checksums";
+constexpr size_t kKeyDigits = 32;
+
+std::string default_root() {
+  if (const char* dir = std::getenv("INGOT_CACHE_DIR"); dir && *dir) return dir;
+  if (const char* dir = std::getenv("XDG_CACHE_HOME"); dir && *dir == '/') return std::string(dir) + "/ingot";
+  if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/ingot";
+  return "";
+}
+
+/// Why a folder cannot be trusted or used; empty when it can.
+std::string folder_problem(const std::string& root) {
+  if (root.empty()) return "no cache folder: neither INGOT_CACHE_DIR nor HOME is set";
+  std::error_code ec;
+  const bool existed = fs::exists(root, ec);
+  fs::create_directories(root, ec);
+  if (ec) return fmt::format("{} cannot be created: {}", root, ec.message());
+  if (!existed) ::chmod(root.c_str(), 0700);
+  struct stat info;
+  if (::lstat(root.c_str(), &info) != 0) return fmt::format("{}: {}", root, std::strerror(errno));
+  if (S_ISLNK(info.st_mode) && ::stat(root.c_str(), &info) != 0) return fmt::format("{}: {}", root, std::strerror(errno));
+  if (!S_ISDIR(info.st_mode)) return root + " is not a folder";
+  if (info.st_uid != ::geteuid()) return fmt::format("{} belongs to another user (uid {})", root, info.st_uid);
+  if (info.st_mode & (S_IWGRP | S_IWOTH)) return root + " can be written by other users";
+  return "";
+}
+
+bool is_key(const std::string& name) {
+  return name.size() == kKeyDigits && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::optional<std::vector<uint8_t>> read_file(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return std::nullopt;
+  struct stat info;
+  std::vector<uint8_t> data;
+  bool ok = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid();
+  if (ok) data.resize(static_cast<size_t>(info.st_size));
+  for (size_t done = 0; ok && done < data.size();) {
+    const ssize_t n = ::read(fd, data.data() + done, data.size() - done);
+    ok = n > 0;
+    if (ok) done += static_cast<size_t>(n);
+  }
+  ::close(fd);
+  if (!ok) return std::nullopt;
+  return data;
+}
+
+bool write_file(const fs::path& path, const void* data, size_t size) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
+  out.close();
+  return out.good();
+}
+
+/// Calls visit(folder path) for every entry of the store.
+template <class F>
+void for_each_entry(const std::string& root, F visit) {
+  std::error_code ec;
+  for (const fs::directory_entry& shard : fs::directory_iterator(root, ec)) {
+    if (shard.path().filename().string().size() != 2) continue;
+    for (const fs::directory_entry& entry : fs::directory_iterator(shard.path(), ec))
+      if (is_key(entry.path().filename().string())) visit(entry.path());
+  }
+}
+
+uint64_t size_of_folder(const fs::path& folder) {
+  std::error_code ec;
+  uint64_t bytes = 0;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, ec)) {
+    const uint64_t size = file.file_size(ec);
+    if (!ec) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Store::Store(std::string root, uint64_t cap_bytes)
+    : root_(root.empty() ? default_root() : std::move(root)), problem_(folder_problem(root_)), cap_bytes_(cap_bytes) {}
+
+std::string Store::folder_of(const std::string& key) const { return root_ + "/" + key.substr(0, 2) + "/" + key; }
+
+std::optional<StoreFiles> Store::read_entry(const std::string& folder) {
+  const auto sums = read_file(fs::path(folder) / kSums);
+  if (!sums) return std::nullopt;
+  std::istringstream lines(std::string(sums->begin(), sums->end()));
+  StoreFiles files;
+  std::string hash, name, end;
+  while (lines >> hash >> name) {
+    if (hash == "end") break;
+    if (name.find('/') != std::string::npos || name[0] == '.') return std::nullopt;
+    auto data = read_file(fs::path(folder) / name);
+    if (!data || hash_bytes(data->data(), data->size()).hex() != hash) return std::nullopt;
+    files[name] = std::move(*data);
+  }
+  if (hash != "end" || name != std::to_string(files.size())) return std::nullopt;  // the list itself is cut off
+  return files;
+}
+
+std::optional<StoreFiles> Store::find(const Hash128& key) {
+  if (!usable()) return ++misses_, std::nullopt;
+  const std::string folder = folder_of(key.hex());
+  std::error_code ec;
+  if (!fs::exists(folder, ec)) return ++misses_, std::nullopt;
+  auto files = read_entry(folder);
+  if (!files) {
+    ++bad_;
+    ++misses_;
+    fs::remove_all(folder, ec);
+    return std::nullopt;
+  }
+  ++hits_;
+  ::utimensat(AT_FDCWD, folder.c_str(), nullptr, 0);  // marks it as used, for eviction
+  return files;
+}
+
+void Store::put(const Hash128& key, const StoreFiles& files) {
+  if (!usable()) return;
+  static std::atomic<uint64_t> turn{0};
+  const std::string final_folder = folder_of(key.hex());
+  const std::string private_folder = fmt::format("{}/tmp-{}-{}-{}", root_, ::getpid(), ++turn, key.hex(8));
+  std::error_code ec;
+  fs::create_directories(private_folder, ec);
+  std::string sums;
+  uint64_t bytes = 0;
+  bool ok = !ec;
+  for (const auto& [name, data] : files) {
+    INGOT_CHECK(!name.empty() && name[0] != '.' && name.find_first_of("/ \n") == std::string::npos && name != kSums,
+                "bad file name in a store entry: " + name);
+    ok = ok && write_file(fs::path(private_folder) / name, data.data(), data.size());
+    sums += hash_bytes(data.data(), data.size()).hex() + " " + name + "\n";
+    bytes += data.size();
+  }
+  sums += fmt::format("end {}\n", files.size());
+  ok = ok && write_file(fs::path(private_folder) / kSums, sums.data(), sums.size());
+  if (ok) {
+    fs::create_directories(fs::path(final_folder).parent_path(), ec);
+    ok = ::rename(private_folder.c_str(), final_folder.c_str()) == 0;  // fails when the entry exists: it is as good
+  }
+  if (!ok) fs::remove_all(private_folder, ec);
+  if ((written_since_check_ += bytes) > cap_bytes_ / 16) {
+    written_since_check_ = 0;
+    evict();
+  }
+}
+
+void Store::evict() {
+  struct Entry { fs::file_time_type used; uint64_t bytes; fs::path path; };
+  std::vector<Entry> entries;
+  uint64_t total = 0;
+  for_each_entry(root_, [&](const fs::path& path) {
+    std::error_code ec;
+    const auto used = fs::last_write_time(path, ec);
+    entries.push_back({used, size_of_folder(path), path});
+    total += entries.back().bytes;
+  });
+  if (total <= cap_bytes_) return;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  for (const Entry& e : entries) {
+    if (total <= cap_bytes_ / 10 * 9) break;  // some room, so that the next write does not evict again
+    std::error_code ec;
+    fs::remove_all(e.path, ec);
+    total -= e.bytes;
+  }
+}
+
+Status Store::may_compile(const std::string& what) const {
+  const char* text = std::getenv("INGOT_ASSERT_CACHED");
+  if (!text || std::strcmp(text, "1") != 0) return {};
+  return make_error(ErrorKind::NotFound, fmt::format("{} is not in the store {} and INGOT_ASSERT_CACHED=1 forbids "
+                                                     "compiling it{}{}", what, root_, usable() ? "" : ": ", problem_));
+}
+
+StoreStats Store::stats() const {
+  StoreStats s;
+  s.hits = hits_;
+  s.misses = misses_;
+  s.bad = bad_;
+  if (usable())
+    for_each_entry(root_, [&](const fs::path& path) {
+      ++s.entries;
+      s.bytes += size_of_folder(path);
+    });
+  return s;
+}
+
+uint64_t Store::clear() {
+  if (!usable()) return 0;
+  std::vector<fs::path> paths;
+  for_each_entry(root_, [&](const fs::path& path) { paths.push_back(path); });
+  std::error_code ec;
+  for (const fs::path& path : paths) fs::remove_all(path, ec);
+  for (const fs::directory_entry& e : fs::directory_iterator(root_, ec))  // what a killed process left behind
+    if (e.path().filename().string().rfind("tmp-", 0) == 0) fs::remove_all(e.path(), ec);
+  return paths.size();
+}
+
+std::vector<std::string> Store::verify() {
+  std::vector<std::string> bad;
+  if (!usable()) return bad;
+  std::vector<fs::path> paths;
+  for_each_entry(root_, [&](const fs::path& path) { paths.push_back(path); });
+  for (const fs::path& path : paths) {
+    if (read_entry(path.string())) continue;
+    bad.push_back(path.filename().string());
+    std::error_code ec;
+    fs::remove_all(path, ec);
+  }
+  return bad;
+}
+
+}  // namespace ingot::runtime

@@ -1,0 +1,232 @@
+// CUDA text of hand-made kernels: deterministic and named by content; compiled by NVRTC for every architecture without
+// spills; executed by the emulator and compared with the interpreter, at odd sizes and under many schedules.
+#define CATCH_CONFIG_MAIN
+#include <catch2/catch.hpp>
+
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_backend.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/plan_cuda.h"
+#include "compiler/expr/combine.h"
+#include "tests/emulation/run_sample.h"
+
+using namespace ingot;
+using namespace ingot::samples;
+
+namespace {
+
+EmittedKernel emit(const Sample& sample, const TargetTraits& target = cuda_traits(90)) {
+  auto emitted = emit_cuda(sample.kernel, target);
+  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
+  return emitted.value();
+}
+
+void check_run(const Sample& sample, const EmittedKernel& emitted, uint64_t seed = 1) {
+  INFO(sample.name << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
+  const auto outcome = run_sample(sample, emitted, seed);
+  if (!outcome) FAIL(outcome.error().to_string());
+  for (const std::string& fault : outcome.value().faults) FAIL_CHECK(fault);
+  CHECK(outcome.value().worst_error <= sample.tolerance);
+}
+
+void check_schedule(const Sample& sample, const Schedule& schedule) {
+  auto emitted = emit_cuda(sample.kernel, cuda_traits(90), schedule);
+  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
+  check_run(sample, emitted.value());
+}
+
+/// A machine so small that every plan prefers wide accesses and large tiles.
+TargetTraits tiny_machine() {
+  TargetTraits t = cuda_traits(90);
+  t.parallel_units = 1;
+  return t;
+}
+
+Schedule tiles(int m, int n, int thread_m, int thread_n) {
+  Schedule s;
+  s.kind = Schedule::Kind::Tiles;
+  s.tile_m = m;
+  s.tile_n = n;
+  s.tile_k = 16;
+  s.thread_m = thread_m;
+  s.thread_n = thread_n;
+  s.threads = m / thread_m * (n / thread_n);
+  return s;
+}
+
+Schedule rows(int threads, int rows_per_block, int vector) {
+  Schedule s;
+  s.kind = Schedule::Kind::Rows;
+  s.threads = threads;
+  s.rows_per_block = rows_per_block;
+  s.vector = vector;
+  return s;
+}
+
+bool no_nvrtc() {
+  if (nvrtc_version()) return false;
+  WARN("skipped: " << nvrtc_version().error().to_string());
+  return true;
+}
+
+void check_compiles(const Sample& sample, const std::vector<std::string>& targets, const TargetTraits& planned_for) {
+  const EmittedKernel emitted = emit(sample, planned_for);
+  for (const std::string& target : targets) {
+    INFO(sample.name << " for " << target << "\n" << emitted.source);
+    const auto compiled = compile_nvrtc(emitted.source, emitted.name, target);
+    if (!compiled) {
+      FAIL_CHECK(compiled.error().to_string());
+      continue;
+    }
+    CHECK(compiled.value().spill_bytes == 0);
+    CHECK(compiled.value().log.find("C75") == std::string::npos);
+    CHECK(!compiled.value().code.empty());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the text is a pure function of the kernel, and the name of the text", "[text]") {
+  for (const Sample& sample : all_samples()) {
+    const EmittedKernel first = emit(sample), second = emit(sample);
+    CHECK(first.source == second.source);
+    CHECK(first.name.rfind("fused_" + sample.kernel.name + "_", 0) == 0);
+    CHECK(first.source.find("asm") == std::string::npos);
+    CHECK(first.source.find("__shared__") == std::string::npos);
+  }
+  Sample a = broadcast_add(3, 5, DType::F32), b = broadcast_add(3, 5, DType::F32);
+  b.kernel.header = {"another model's node"};
+  CHECK(emit(a).name == emit(b).name);
+  CHECK(emit(a).name != emit(broadcast_add(3, 6, DType::F32)).name);
+  CHECK(cuda_cache_text(emit(a)) == cuda_cache_text(emit(b)));
+  CHECK(cuda_cache_text(emit(a)).find("INGOT_DEV float to_f32(f16 x)") != std::string::npos);
+}
+
+TEST_CASE("neighbouring points use vector accesses, and shared values have one name", "[text]") {
+  const std::string wide = emit(broadcast_add(512, 64, DType::F16), tiny_machine()).source;
+  CHECK(wide.find("load_vec<8>(x + ") != std::string::npos);
+  CHECK(wide.find("store_vec(out0 + ") != std::string::npos);
+  const std::string guarded = emit(shifted_pad(64, 64), tiny_machine()).source;
+  CHECK(guarded.find("3 <= ") != std::string::npos);
+  CHECK(guarded.find("load_vec") == std::string::npos);  // j - 3 is not aligned
+  const std::string zoo = emit(math_zoo(1024, DType::F32)).source;
+  CHECK(zoo.find("ingot_erf") == zoo.rfind("ingot_erf"));
+}
+
+TEST_CASE("indices are 32-bit while buffers are small, and 64-bit when they are known not to be", "[text]") {
+  CHECK(emit(broadcast_add(3, 5, DType::F32)).uses_i32);
+  const EmittedKernel large = emit(column_sum(3, int64_t{1} << 31));
+  CHECK_FALSE(large.uses_i32);
+  CHECK(large.source.find("i64 point") != std::string::npos);
+}
+
+TEST_CASE("what cannot be a kernel is refused", "[text]") {
+  Sample huge = softmax_scratch(2, 100000);
+  const auto emitted = emit_cuda(huge.kernel, cuda_traits(90));
+  REQUIRE_FALSE(emitted);
+  CHECK(emitted.error().kind == ErrorKind::Unsupported);
+}
+
+TEST_CASE("every kernel compiles without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  for (const Sample& sample : all_samples()) check_compiles(sample, {"sm_75", "sm_90a"}, cuda_traits(90));
+}
+
+TEST_CASE("wide plans compile without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  for (const Sample& sample :
+       {broadcast_add(300, 128, DType::F16), max_pool(1, 8, 8, 6, true), softmax(300, 1024, DType::F16),
+        matmul(1, 512, 512, 256, false, false, DType::F32), matmul(1, 512, 512, 256, true, true, DType::F16),
+        conv(2, 64, 28, 28, 128, 3, 1, true), conv(2, 64, 28, 28, 128, 3, 1, false)}) {
+    check_compiles(sample, {"sm_75", "sm_90a"}, tiny_machine());
+  }
+}
+
+TEST_CASE("every architecture is accepted", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  for (const Sample& sample :
+       {softmax(7, 1000, DType::F32), broadcast_add(300, 128, DType::BF16), conv(2, 8, 7, 9, 34, 3, 2, true)}) {
+    check_compiles(sample, {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100a", "sm_120", "ptx_75"},
+                   cuda_traits(90));
+  }
+}
+
+TEST_CASE("NVRTC errors carry the log and the target", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  const auto bad = compile_nvrtc("extern \"C\" __global__ void k() { nonsense(); }", "k", "sm_90a");
+  REQUIRE_FALSE(bad);
+  CHECK(bad.error().to_string().find("nonsense") != std::string::npos);
+  CHECK_FALSE(compile_nvrtc("", "k", "sm_12345"));
+  CHECK_FALSE(compile_nvrtc("", "k", "cpu"));
+}
+
+TEST_CASE("planned kernels agree with the interpreter", "[emulated]") {
+  for (const Sample& sample : all_samples()) check_run(sample, emit(sample));
+}
+
+TEST_CASE("plans for a small machine agree too", "[emulated]") {
+  for (const Sample& sample : all_samples()) check_run(sample, emit(sample, tiny_machine()), 2);
+}
+
+TEST_CASE("tiles of every shape", "[emulated]") {
+  const Sample products[] = {matmul(1, 150, 140, 50, false, false, DType::F32),
+                             matmul(2, 130, 36, 33, true, true, DType::F32), conv(2, 5, 9, 8, 40, 3, 1, false)};
+  for (const Sample& sample : products) {
+    check_schedule(sample, tiles(128, 128, 8, 8));
+    check_schedule(sample, tiles(128, 64, 8, 4));
+    check_schedule(sample, tiles(64, 128, 4, 8));
+    check_schedule(sample, tiles(64, 64, 4, 4));
+    check_schedule(sample, tiles(32, 64, 4, 4));
+  }
+}
+
+TEST_CASE("rows shared by any number of lanes", "[emulated]") {
+  for (const Sample& sample :
+       {softmax(19, 52, DType::F32), softmax_scratch(9, 100), argmax(7, 44, true, false), logical_rows(6, 36)}) {
+    for (int vector : {1, 4}) {
+      check_schedule(sample, rows(1024, 1, vector));
+      check_schedule(sample, rows(64, 1, vector));
+      check_schedule(sample, rows(128, 4, vector));
+      check_schedule(sample, rows(128, 32, vector));
+      check_schedule(sample, rows(64, 64, vector));
+    }
+  }
+}
+
+TEST_CASE("several groups of points for one thread", "[emulated]") {
+  Schedule s;
+  s.points_per_thread = 3;
+  s.threads = 64;
+  for (int vector : {1, 2, 4}) {
+    s.vector = vector;
+    check_schedule(broadcast_add(37, 64, DType::F32), s);
+    check_schedule(max_pool(1, 8, 8, 6, true), s);
+    check_schedule(row_guard(11, 36), s);
+  }
+}
+
+TEST_CASE("NaN is the extreme value, and casts of it give 0", "[emulated]") {
+  const Expr i = Expr::index("row", 5), j = Expr::index("j", 40);
+  Kernel k;
+  k.name = "nan";
+  k.buffers = {{"x", DType::I32, {5, 40}, false, false},
+               {"out0", DType::F32, {5}, true, false},
+               {"out1", DType::I64, {5}, true, false},
+               {"out2", DType::I32, {5}, true, false}};
+  k.domain = {{i, Expr(5)}};
+  // Rows 1 and 3 have a NaN (0/0) at column 11 + row.
+  const Expr x = cast(DType::F32, Expr::load(0, DType::I32, i * 40 + j));
+  const Expr odd = eq(floor_mod(i, Expr(2)), Expr(1));
+  const Expr value = select(logical_and(odd, eq(j, i + 11)), (x - x) / (x - x), x);
+  const Expr peak = Expr::local("peak", DType::F32), at = Expr::local("at", DType::I64);
+  const std::vector<Axis> axes{{j, Expr(40)}};
+  k.body.push_back({Reduce{peak, Combine::Max, identity_of(Combine::Max, DType::F32), axes, value, false}});
+  k.body.push_back({Reduce{at, Combine::ArgMin, Expr::real(DType::F32, 0), axes, value, false}});
+  k.body.push_back({Store{1, i, peak}});
+  k.body.push_back({Store{2, i, at}});
+  k.body.push_back({Store{3, i, cast(DType::I32, peak * Expr::real(DType::F32, 1e12))}});
+  const Sample sample{"nan", k, {}, 1e-6};
+  check_run(sample, emit(sample));
+  check_schedule(sample, Schedule{});
+}

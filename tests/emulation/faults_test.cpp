@@ -1,0 +1,200 @@
+// Tests of the emulator itself: faults planted into generated kernels and into the prelude, one at a time, must be
+// reported by name, or show as wrong numbers where the fault is only a wrong number.
+#define CATCH_CONFIG_MAIN
+#include <catch2/catch.hpp>
+
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_backend.h"
+#include "codegen/cuda/prelude.h"
+#include "codegen/text/kernel_name.h"
+#include "tests/emulation/emulated_driver.h"
+#include "tests/emulation/run_sample.h"
+
+using namespace ingot;
+using namespace ingot::samples;
+
+namespace {
+
+/// A planted fault: `before` becomes `after`, in the kernel's text or in a prelude file.
+struct Fault {
+  const char* what;
+  const char* file;  // "" for the kernel itself, else "prelude/...cuh"
+  const char* before;
+  const char* after;
+  const char* report;  // a word of one report; "wrong" for wrong numbers only
+};
+
+/// Puts the text of a prelude file in place of its #include, so that it can be changed.
+std::string inlined(std::string source, const std::string& file) {
+  const std::string line = fmt::format("#include \"{}\"\n", file);
+  if (source.find(line) == std::string::npos) {
+    // Included by another prelude file: ahead of everything, where its own #pragma once does not matter.
+    const size_t first = source.find("#include");
+    source.insert(first, line);
+  }
+  std::string text(prelude_file(file));
+  text = replace_all(text, "#pragma once\n", "");
+  return replace_all(source, line, text);
+}
+
+Schedule tile_schedule(int m, int n, int thread) {
+  Schedule s;
+  s.kind = Schedule::Kind::Tiles;
+  s.tile_m = m;
+  s.tile_n = n;
+  s.tile_k = 16;
+  s.thread_m = s.thread_n = thread;
+  s.threads = m / thread * (n / thread);
+  return s;
+}
+
+EmittedKernel emit(const Sample& sample, const Schedule* schedule) {
+  auto emitted =
+      schedule ? emit_cuda(sample.kernel, cuda_traits(90), *schedule) : emit_cuda(sample.kernel, cuda_traits(90));
+  if (!emitted) FAIL(emitted.error().to_string());
+  return emitted.value();
+}
+
+bool is_reported(const Outcome& outcome, const std::string& word) {
+  if (word == "wrong") return outcome.worst_error > 1e-3;
+  for (const std::string& f : outcome.faults)
+    if (f.find(word) != std::string::npos) return true;
+  return false;
+}
+
+void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = nullptr,
+           bool one_block_for_all_batches = false) {
+  INFO(fault.what << " in " << sample.name);
+  EmittedKernel emitted = emit(sample, schedule);
+  std::string source = *fault.file ? inlined(emitted.source, fault.file) : emitted.source;
+  REQUIRE(source.find(fault.before) != std::string::npos);
+  emitted.source = replace_all(source, fault.before, fault.after);
+  if (one_block_for_all_batches) emitted.grid[2] = 1;
+  bool found = false;
+  std::string seen;
+  for (uint64_t seed = 1; seed <= 3 && !found; ++seed) {
+    const auto outcome = run_sample(sample, emitted, seed);
+    if (!outcome) FAIL(outcome.error().to_string());
+    found = is_reported(outcome.value(), fault.report);
+    for (const std::string& f : outcome.value().faults) seen += "\n  " + f;
+    seen += fmt::format("\n  error {}", outcome.value().worst_error);
+  }
+  INFO("reported instead:" << seen);
+  CHECK(found);
+}
+
+constexpr const char* kSimt = "prelude/contraction_simt.cuh";
+constexpr const char* kSkinny = "prelude/contraction_skinny.cuh";
+constexpr const char* kReduce = "prelude/reduce.cuh";
+
+}  // namespace
+
+TEST_CASE("faults in the tiled main loop", "[emulated]") {
+  const Schedule schedule = tile_schedule(64, 64, 4);  // eight warps
+  const Fault faults[] = {
+      {"no barrier at the end of a step", kSimt,
+       "        tile_b.store(next + TileA::kBytes);\n      }\n      cta_sync();",
+       "        tile_b.store(next + TileA::kBytes);\n      }", "shared-race"},
+      {"no barrier before the first step", kSimt, "tile_b.store(shared + TileA::kBytes);\n      cta_sync();",
+       "tile_b.store(shared + TileA::kBytes);", "shared-race"},
+      {"both stages are one", kSimt, "next = shared + (1 - step % 2) * kStageBytes", "next = now", "shared-race"},
+      {"k is not guarded", kSimt, "if (x < x_end && k < k_end)", "if (x < x_end)", "global-out-of-bounds"},
+      {"rows are not guarded", kSimt, "if (x < x_end && k < k_end)", "if (k < k_end)", "global-out-of-bounds"},
+      {"results behind the last row are stored", kSimt, "if (m < m_end && n < n_end)", "if (n < n_end)",
+       "global-out-of-bounds"},
+      {"the second stage lies behind the block's memory", kSimt, "kStageBytes = TileA::kBytes + TileB::kBytes",
+       "kStageBytes = 2 * TileA::kBytes + TileB::kBytes", "shared-out-of-bounds"},
+      {"half of a tile is never written", kSimt, "for (int j = 0; j < kVectors; ++j) {\n      const u32 to",
+       "for (int j = 0; j < kVectors / 2; ++j) {\n      const u32 to", "uninitialised-shared"},
+      {"results are read before they are all there", kSimt, "      cta_sync();\n#pragma unroll 1", "#pragma unroll 1",
+       "shared-race"},
+      {"the next results overwrite these", kSimt,
+       "lds<T>(shared + (r * kRow + c) * (int)sizeof(T)));\n      }\n      cta_sync();",
+       "lds<T>(shared + (r * kRow + c) * (int)sizeof(T)));\n      }", "shared-race"},
+      {"a fragment is read off its alignment", kSimt,
+       "row + tile_position<T, ThreadsAcross>(thread, j) * (int)sizeof(T)",
+       "row + 4 + tile_position<T, ThreadsAcross>(thread, j) * (int)sizeof(T)", "misaligned"},
+      {"the wrong element of the tile", kSimt, "k_of(j) * kRow + x_of(j)", "k_of(j) * kRow + (x_of(j) ^ 4)", "wrong"},
+      {"some warps skip a barrier", kSimt, "tile_b.store(shared + TileA::kBytes);\n      cta_sync();",
+       "tile_b.store(shared + TileA::kBytes);\n      if (threadIdx.x >= 32) cta_sync();", "deadlock"},
+  };
+  const Sample sample = matmul(1, 70, 66, 37, false, false, DType::F32);
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+}
+
+TEST_CASE("faults in thin products", "[emulated]") {
+  plant(matmul(3, 5, 100, 72, false, false, DType::F32),
+        {"partial sums are read too early", kSkinny, "    cta_sync();\n    for (int i = threadIdx.x",
+         "    for (int i = threadIdx.x", "shared-race"});
+  plant(matmul(3, 5, 100, 72, false, false, DType::F32),
+        {"the next batch overwrites them", kSkinny, "i / kWidth, at, sum);\n    }\n    cta_sync();",
+         "i / kWidth, at, sum);\n    }", "shared-race"},
+        nullptr, true);
+  plant(matmul(1, 1, 300, 260, false, true, DType::F32),
+        {"warps do not wait for each other", kSkinny, "mine);\n      cta_sync();", "mine);", "shared-race"});
+  plant(matmul(1, 1, 301, 260, false, true, DType::F32),
+        {"columns behind the last are read", kSkinny, "if (first + c < columns) {", "if (true) {",
+         "global-out-of-bounds"});
+}
+
+TEST_CASE("faults in reductions", "[emulated]") {
+  const Sample wide = softmax(7, 1000, DType::F32);
+  plant(wide, {"no barrier in a block reduction", kReduce, "    cta_sync();\n    v = warp_reduce<kWarps>",
+               "    v = warp_reduce<kWarps>", "shared-race"});
+  plant(wide, {"two reductions share one scratch", "", "shared + 512", "shared", "shared-race"});
+  plant(wide, {"the tail of a row is not guarded", "", "j0 < 1000;", "j0 < 1024;", "global-out-of-bounds"});
+  plant(wide, {"only one lane of two takes part", kReduce, "v = op(v, shfl_xor(v, mask));",
+               "if (threadIdx.x % 2) v = op(v, shfl_xor(v, mask));", "deadlock"});
+  plant(wide, {"the lanes of a warp do different things", kReduce, "v = op(v, shfl_xor(v, mask));",
+               "v = threadIdx.x % 2 ? op(v, shfl_xor(v, mask)) : op(v, shfl_down(v, mask));", "warp-diverged"});
+  plant(wide, {"the sum misses the last group", "", "l0 < 1000;", "l0 < 996;", "wrong"});
+  plant(wide, {"a vector load off its alignment", "", "load_vec<4>(x + (row * 1000 + l0))",
+               "load_vec<4>(x + (row * 1000 + l0 + 1))", "misaligned"});
+}
+
+TEST_CASE("faults around scratch and points", "[emulated]") {
+  const Sample scratch = softmax_scratch(6, 300);
+  plant(scratch, {"no barrier between filling and reading scratch", "", "cta_sync();\n", "", "shared-race"});
+  plant(scratch, {"scratch is longer than the block's memory", "", "j < 300;", "j < 3000;", "out-of-bounds"});
+  plant(broadcast_add(5, 7, DType::F32),
+        {"points are not guarded", "", "if (point >= total) return;", "", "global-out-of-bounds"});
+  plant(shifted_pad(13, 40), {"a padded element is loaded anyway", "", "3 <= ", "-300 <= ", "wrong"});
+  plant(max_pool(2, 5, 9, 11, false), {"a window leaves the image unseen", "", "sub1 < 9", "sub1 < 10", "wrong"});
+  plant(gather_rows(19, 10, 33),
+        {"an index from data is not checked", "", "0 <= sel1 && sel1 < 10 ?", "true ?", "global-out-of-bounds"});
+  plant(integer_zoo(513, DType::I32), {"division by zero", "prelude/integer.cuh",
+                                       "if (b == 0) return 0;\n  if constexpr", "if constexpr", "undefined-behaviour"});
+}
+
+TEST_CASE("a launch that failed leaves the emulator usable", "[emulated]") {
+  const Sample sample = broadcast_add(5, 7, DType::F32);
+  EmittedKernel good = emit(sample, nullptr), bad = good;
+  bad.source = replace_all(bad.source, "if (point >= total) return;", "");
+  for (int i = 0; i < 3; ++i) {
+    const auto failed = run_sample(sample, bad);
+    REQUIRE(failed);
+    CHECK_FALSE(failed.value().completed);
+    const auto passed = run_sample(sample, good);
+    REQUIRE(passed);
+    CHECK(passed.value().agrees(sample));
+  }
+}
+
+TEST_CASE("the driver refuses what a driver refuses", "[emulated]") {
+  using namespace ingot::runtime::cuda;
+  const DriverApi& api = emulation::emulated_driver();
+  Module module = nullptr;
+  CHECK(api.module_load_data(&module, "this is no kernel") == kErrorInvalidImage);
+  CHECK(api.error(kErrorInvalidImage, "module_load_data").message.find("host compiler") != std::string::npos);
+  const auto image = emulation::emulate_module(
+      "#include \"prelude/types.cuh\"\nextern \"C\" __global__ void k() {}\nINGOT_ENTRY(k)\n");
+  REQUIRE(image);
+  REQUIRE(api.module_load_data(&module, image.value().data()) == kSuccess);
+  Function function = nullptr;
+  CHECK(api.module_get_function(&function, module, "other") == kErrorNotFound);
+  REQUIRE(api.module_get_function(&function, module, "k") == kSuccess);
+  CHECK(api.launch_kernel(function, 0, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr) == kErrorInvalidValue);
+  CHECK(api.launch_kernel(function, 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr) == kSuccess);
+  CHECK(api.module_unload(module) == kSuccess);
+}

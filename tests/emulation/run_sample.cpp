@@ -1,0 +1,150 @@
+#include "tests/emulation/run_sample.h"
+
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "codegen/kernel/interpret.h"
+#include "tests/emulation/emulated_driver.h"
+
+namespace ingot::samples {
+
+using namespace runtime::cuda;
+
+namespace {
+
+constexpr double kWrong = 1e9;
+
+std::vector<int64_t> dims_of(const Buffer& buffer, const Sample& sample) {
+  std::vector<int64_t> dims;
+  for (const Expr& d : buffer.shape) dims.push_back(evaluate_int(d, sample.dims).value_or(0));
+  return dims;
+}
+
+void fill(Tensor& t, std::mt19937_64& random) {
+  const bool index_like = t.type() == DType::I64;
+  for (int64_t i = 0; i < t.count(); ++i) {
+    if (is_float(t.type())) {
+      t.set_float(i, std::uniform_real_distribution<double>(-1, 1)(random));
+    } else if (t.type() == DType::Bool) {
+      t.set_int(i, static_cast<int64_t>(random() % 2));
+    } else {
+      t.set_int(i, static_cast<int64_t>(random() % 23) - (index_like ? 11 : 9));
+    }
+  }
+}
+
+double error_of(const Tensor& got, const Tensor& want, bool inexact) {
+  double largest = 0, worst = 0;
+  for (int64_t i = 0; i < want.count(); ++i) {
+    if (is_float(want.type()) && std::isfinite(want.float_at(i)))
+      largest = std::max(largest, std::fabs(want.float_at(i)));
+  }
+  for (int64_t i = 0; i < want.count(); ++i) {
+    if (!is_float(want.type())) {
+      const int64_t slack = inexact && want.type() == DType::I32 ? 1 : 0;  // a float that was truncated
+      if (std::llabs(got.int_at(i) - want.int_at(i)) > slack) return kWrong;
+      continue;
+    }
+    const double a = got.float_at(i), b = want.float_at(i);
+    if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b)) {
+      if (!(a == b || (std::isnan(a) && std::isnan(b)))) return kWrong;
+      continue;
+    }
+    worst = std::max(worst, std::fabs(a - b) / std::max(largest, 1e-30));
+  }
+  return worst;
+}
+
+/// Buffers of one launch, in the emulated device's memory.
+class DeviceBuffers {
+ public:
+  DeviceBuffers(const DriverApi& api, const Kernel& kernel, const std::vector<Tensor>& contents) : api_(api) {
+    for (size_t i = 0; i < contents.size(); ++i) {
+      DevicePtr p = 0;
+      api.mem_alloc(&p, std::max<size_t>(contents[i].bytes(), 1));
+      const Buffer& b = kernel.buffers[i];
+      if (!b.is_output) api.memcpy_htod_async(p, contents[i].data(), contents[i].bytes(), nullptr);
+      emulation::describe(reinterpret_cast<void*>(p), b.name.c_str(), !b.is_output);
+      pointers_.push_back(p);
+    }
+  }
+  ~DeviceBuffers() {
+    for (DevicePtr p : pointers_) api_.mem_free(p);
+  }
+  std::vector<DevicePtr>& pointers() { return pointers_; }
+
+ private:
+  const DriverApi& api_;
+  std::vector<DevicePtr> pointers_;
+};
+
+Status launch(const DriverApi& api, const EmittedKernel& emitted, const Sample& sample, std::vector<DevicePtr>& buffers,
+              bool& failed) {
+  const auto image = INGOT_TRY(emulation::emulate_module(emitted.source));
+  Module module = nullptr;
+  Function function = nullptr;
+  INGOT_DRIVER_TRY(api, module_load_data, &module, image.data());
+  INGOT_DRIVER_TRY(api, module_get_function, &function, module, emitted.name.c_str());
+  std::vector<int64_t> dims;
+  for (const Expr& d : sample.kernel.dims) dims.push_back(sample.dims.at(d.name()));
+  std::vector<void*> parameters;
+  for (DevicePtr& p : buffers) parameters.push_back(&p);
+  for (int64_t& d : dims) parameters.push_back(&d);
+  unsigned grid[3];
+  for (size_t i = 0; i < 3; ++i)
+    grid[i] = static_cast<unsigned>(evaluate_int(emitted.grid[i], sample.dims).value_or(0));
+  const DriverStatus status =
+      api.launch_kernel(function, grid[0], grid[1], grid[2], static_cast<unsigned>(emitted.threads), 1, 1,
+                        static_cast<unsigned>(emitted.shared_bytes), nullptr, parameters.data(), nullptr);
+  api.module_unload(module);
+  failed = status == kErrorLaunchFailed;
+  if (status != kSuccess && !failed) return api.error(status, "launch_kernel");
+  return {};
+}
+
+}  // namespace
+
+std::vector<Tensor> random_buffers(const Sample& sample, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<Tensor> buffers;
+  for (const Buffer& b : sample.kernel.buffers) {
+    buffers.emplace_back(b.type, dims_of(b, sample));
+    fill(buffers.back(), random);
+  }
+  return buffers;
+}
+
+Result<std::vector<Tensor>> expected_outputs(const Sample& sample, std::vector<Tensor> buffers) {
+  std::vector<void*> memory;
+  std::vector<int64_t> sizes;
+  for (Tensor& t : buffers) {
+    memory.push_back(t.mutable_data());
+    sizes.push_back(t.count());
+  }
+  INGOT_TRY(interpret(sample.kernel, memory, sizes, sample.dims));
+  return buffers;
+}
+
+Result<Outcome> run_sample(const Sample& sample, const EmittedKernel& emitted, uint64_t seed) {
+  const DriverApi& api = emulation::emulated_driver();
+  emulation::launch_options().seed = seed;
+  const std::vector<Tensor> buffers = random_buffers(sample, seed);
+  const std::vector<Tensor> want = INGOT_TRY(expected_outputs(sample, buffers));
+  DeviceBuffers device(api, sample.kernel, buffers);
+  Outcome outcome;
+  bool failed = false;
+  INGOT_TRY(launch(api, emitted, sample, device.pointers(), failed));
+  outcome.faults = emulation::last_report().faults;
+  outcome.completed = emulation::last_report().completed;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!sample.kernel.buffers[i].is_output) continue;
+    Tensor got(buffers[i].type(), buffers[i].dims());
+    api.memcpy_dtoh_async(got.mutable_data(), device.pointers()[i], got.bytes(), nullptr);
+    outcome.worst_error = std::max(outcome.worst_error, error_of(got, want[i], sample.tolerance > 0));
+  }
+  return outcome;
+}
+
+}  // namespace ingot::samples

@@ -1,0 +1,31 @@
+// Runs one sample kernel under the emulator and compares with the interpreter.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/backend.h"
+#include "compiler/support/result.h"
+#include "compiler/support/tensor.h"
+#include "tests/emulation/sample_kernels.h"
+
+namespace ingot::samples {
+
+struct Outcome {
+  std::vector<std::string> faults;  // of the emulator
+  double worst_error = 0;  // relative to the largest value of the output; 1e9 for a wrong NaN, integer or bool
+  bool completed = true;
+  bool agrees(const Sample& sample) const { return completed && worst_error <= sample.tolerance; }
+};
+
+/// Random contents for every buffer of the kernel, outputs included.
+std::vector<Tensor> random_buffers(const Sample& sample, uint64_t seed);
+/// What the interpreter makes of them.
+Result<std::vector<Tensor>> expected_outputs(const Sample& sample, std::vector<Tensor> buffers);
+
+/// Launches `emitted` through the emulated driver. The Error is for what is no fault of the kernel: no compiler, a bad
+/// grid.
+Result<Outcome> run_sample(const Sample& sample, const EmittedKernel& emitted, uint64_t seed = 1);
+
+}  // namespace ingot::samples

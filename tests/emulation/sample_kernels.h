@@ -1,0 +1,39 @@
+// Kernels built by hand, one for each form that CUDA text takes. The tests print them, compile them for every
+// architecture, and run them under the emulator against the interpreter.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/kernel/kernel.h"
+
+namespace ingot::samples {
+
+struct Sample {
+  std::string name;
+  Kernel kernel;
+  std::unordered_map<std::string, int64_t> dims;  // values of the symbolic dims
+  double tolerance = 1e-5;  // relative to the largest value of an output
+};
+
+/// Every sample, at sizes that leave tails everywhere.
+std::vector<Sample> all_samples();
+
+Sample broadcast_add(int64_t rows, int64_t columns, DType type);  // relu(x[n, c] + bias[c]), symbolic n
+Sample shifted_pad(int64_t rows, int64_t columns);  // y[i, j] = x[i, j - 3] or 0: a lazy guard per element
+Sample row_guard(int64_t rows, int64_t columns);  // the guard is the same for neighbouring elements
+Sample math_zoo(int64_t count, DType type);  // many functions, shared subexpressions
+Sample integer_zoo(int64_t count, DType type);  // wrapping, division by zero, shifts
+Sample gather_rows(int64_t count, int64_t rows, int64_t columns);  // an index from data, checked under a guard
+Sample softmax(int64_t rows, int64_t columns, DType type);  // three passes over a row
+Sample softmax_scratch(int64_t rows, int64_t columns);  // the row is kept in a scratch array
+Sample argmax(int64_t rows, int64_t columns, bool last, bool smallest);
+Sample logical_rows(int64_t rows, int64_t columns);  // And, Or, Min, Product of a row
+Sample column_sum(int64_t rows, int64_t columns);  // reduces the outer axis
+Sample max_pool(int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc);
+Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type);
+Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc);
+
+}  // namespace ingot::samples

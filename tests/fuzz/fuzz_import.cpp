@@ -1,0 +1,12 @@
+// libFuzzer target: any bytes, read as a model and imported, give a graph or an Error.
+//   clang++ -fsanitize=fuzzer,address …; run with tests/fuzz/corpus or any folder of .onnx files
+#include <cstddef>
+#include <cstdint>
+
+#include "frontend/onnx_import.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  auto model = ingot::parse_model({reinterpret_cast<const char*>(data), size}, "fuzz");
+  if (model) static_cast<void>(ingot::import_graph(model.value()));
+  return 0;
+}

@@ -1,0 +1,133 @@
+// The content-addressed store: hits, damage, eviction, sharing, folders that are not trusted. Links the runtime only.
+#include "runtime/store.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "catch2/catch.hpp"
+
+using namespace ingot;
+using namespace ingot::runtime;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A fresh folder that goes away with the test.
+struct Folder {
+  std::string path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "ingot-store-XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+};
+
+StoreFiles entry(const std::string& text) { return {{"kernel.cu", {text.begin(), text.end()}}, {"empty", {}}}; }
+fs::path folder_of(const std::string& root, const Hash128& key) { return fs::path(root) / key.hex(2) / key.hex(); }
+
+}  // namespace
+
+TEST_CASE("what is put is found, in a folder one can read", "[store]") {
+  Folder f;
+  Store store(f.path);
+  const Hash128 key = hash_text("a");
+  CHECK(!store.find(key));
+  store.put(key, entry("code"));
+  REQUIRE(store.find(key));
+  CHECK(*store.find(key) == entry("code"));
+  CHECK(fs::exists(folder_of(f.path, key) / "kernel.cu"));
+  CHECK(Store(f.path).find(key));
+  CHECK(store.stats().entries == 1);
+  CHECK(store.stats().misses == 1);
+}
+
+TEST_CASE("a damaged entry is a miss and is removed", "[store]") {
+  const Hash128 key = hash_text("a");
+  const auto after = [&](const std::function<void(const fs::path&)>& damage) {
+    Folder f;
+    Store store(f.path);
+    store.put(key, entry("code"));
+    damage(folder_of(f.path, key));
+    const bool miss = !store.find(key);
+    return miss && !fs::exists(folder_of(f.path, key)) && store.stats().bad == 1;
+  };
+  CHECK(after([](const fs::path& p) { std::ofstream(p / "kernel.cu") << "evil"; }));
+  CHECK(after([](const fs::path& p) { fs::remove(p / "kernel.cu"); }));
+  CHECK(after([](const fs::path& p) { fs::remove(p / "checksums"); }));
+  CHECK(after([](const fs::path& p) { fs::resize_file(p / "checksums", 20); }));
+  CHECK(after([](const fs::path& p) { fs::remove(p / "kernel.cu"); fs::create_symlink("/etc/passwd", p / "kernel.cu"); }));
+}
+
+TEST_CASE("verify and clear", "[store]") {
+  Folder f;
+  Store store(f.path);
+  for (int i = 0; i < 5; ++i) store.put(hash_text(std::to_string(i)), entry("x" + std::to_string(i)));
+  std::ofstream(folder_of(f.path, hash_text("3")) / "kernel.cu") << "evil";
+  const auto bad = store.verify();
+  REQUIRE(bad.size() == 1);
+  CHECK(bad[0] == hash_text("3").hex());
+  CHECK(store.clear() == 4);
+  CHECK(store.stats().entries == 0);
+}
+
+TEST_CASE("the least recently used entries go first", "[store]") {
+  Folder f;
+  Store store(f.path, 100'000);
+  const auto key = [](int i) { return hash_text("key" + std::to_string(i)); };
+  for (int i = 0; i < 30; ++i) {
+    store.put(key(i), entry(std::string(8000, 'a')));
+    store.find(key(0));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // file times are coarse
+  }
+  CHECK(store.stats().bytes <= 110'000);
+  CHECK(store.find(key(0)));
+  CHECK(store.find(key(29)));
+  CHECK(!store.find(key(1)));
+}
+
+TEST_CASE("many writers of one key leave one good entry", "[store]") {
+  Folder f;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      Store store(f.path);
+      for (int i = 0; i < 50; ++i) {
+        store.put(hash_text(std::to_string(i % 5)), entry("same"));
+        if (auto found = store.find(hash_text(std::to_string(i % 5))); found && *found != entry("same")) std::abort();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  Store store(f.path);
+  CHECK(store.stats().entries == 5);
+  CHECK(store.verify().empty());
+  for (const auto& e : fs::directory_iterator(f.path)) CHECK(e.path().filename().string().substr(0, 4) != "tmp-");
+}
+
+TEST_CASE("a folder that others can write is not used", "[store]") {
+  Folder f;
+  ::chmod(f.path.c_str(), 0777);
+  Store store(f.path);
+  CHECK(!store.usable());
+  store.put(hash_text("a"), entry("code"));
+  CHECK(!store.find(hash_text("a")));
+  CHECK(store.problem().find("written by other users") != std::string::npos);
+}
+
+TEST_CASE("INGOT_CACHE_DIR and INGOT_ASSERT_CACHED", "[store]") {
+  Folder f;
+  ::setenv("INGOT_CACHE_DIR", (f.path + "/deep/er").c_str(), 1);
+  Store store;
+  CHECK(store.root() == f.path + "/deep/er");
+  CHECK(store.usable());
+  CHECK(store.may_compile("kernel x").ok());
+  ::setenv("INGOT_ASSERT_CACHED", "1", 1);
+  const Status s = store.may_compile("kernel x");
+  ::unsetenv("INGOT_ASSERT_CACHED");
+  ::unsetenv("INGOT_CACHE_DIR");
+  REQUIRE(!s.ok());
+  CHECK(s.error().message.find("kernel x") != std::string::npos);
+}
