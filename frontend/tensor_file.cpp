@@ -58,6 +58,8 @@ Result<NamedTensor> parse_tensor_proto(std::string_view bytes) {
   auto message = std::make_shared<onnx::Tensor>();
   if (bytes.size() > INT_MAX || !message->ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return invalid("not a tensor file: neither .npy, .npz nor an ONNX TensorProto");
+  if (message->has_segment())  // where the message of a sequence or optional keeps its elements
+    return unsupported("the file holds a sequence or an optional, not a tensor");
   WeightLoader loader(message, "");
   const TensorPtr tensor = INGOT_TRY(loader.load(*message));
   return NamedTensor{message->name(), *tensor};

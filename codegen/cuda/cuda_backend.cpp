@@ -6,11 +6,37 @@
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/prelude.h"
+#include "codegen/lower/lower_group.h"
 #include "codegen/text/kernel_name.h"
+#include "compiler/expr/simplify.h"
 
 namespace ingot {
 
-Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
+namespace {
+
+bool mentions(const Expr& e, const std::vector<Axis>& axes) {
+  for (const Axis& a : axes)
+    if (depends_on(e, a.var.name())) return true;
+  return false;
+}
+
+/// A batch that only one operand has is more rows of that operand: its tiles fill better, and the other operand is read
+/// once for all of it.
+Kernel fold_batch(Kernel kernel) {
+  for (Stmt& stmt : kernel.body) {
+    auto* c = std::get_if<Contract>(&stmt.node);
+    if (!c || c->batch.empty()) continue;
+    const bool in_a = mentions(c->a, c->batch), in_b = mentions(c->b, c->batch);
+    if (in_a && in_b) continue;
+    std::vector<Axis>& side = in_a ? c->m : c->n;
+    side.insert(side.begin(), c->batch.begin(), c->batch.end());
+    c->batch.clear();
+  }
+  collapse_axes(kernel);
+  return kernel;
+}
+
+Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
   const std::string text = INGOT_TRY(print_cuda(kernel, schedule));
   const CudaLaunch launch = INGOT_TRY(cuda_launch(kernel, schedule));
   if (launch.shared_bytes > target.shared_bytes) {
@@ -29,8 +55,15 @@ Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target
   return out;
 }
 
+}  // namespace
+
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
-  return emit_cuda(kernel, target, plan_cuda(kernel, target));
+  const Kernel folded = fold_batch(kernel);
+  return emit_planned(folded, target, plan_cuda(folded, target));
+}
+
+Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
+  return emit_planned(fold_batch(kernel), target, schedule);
 }
 
 Result<std::vector<runtime::KernelBinary>> compile_cuda(const EmittedKernel& kernel,

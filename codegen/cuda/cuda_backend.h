@@ -14,7 +14,6 @@
 namespace ingot {
 
 /// Plans and prints. Kernel::name is the stem of the name ("conv_add_relu"); the result's name has the content's hash.
-/// The kernel's axes are expected to be collapsed (codegen/lower/lower_group.h).
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target);
 /// Prints with a given schedule (an override, a tuning candidate).
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule);

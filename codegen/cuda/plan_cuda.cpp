@@ -195,10 +195,21 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   return launch;
 }
 
+/// True when a range stands behind the bounds of e: every symbol has one, and nothing is cast from data.
+static bool has_known_range(const Expr& e) {
+  bool known = true;
+  visit(e, [&](const Expr& x) {
+    const bool open_symbol = x.op() == ExprOp::Symbol && bounds_of(x).high >= INT32_MAX;
+    known &= !open_symbol && x.op() != ExprOp::Cast && x.op() != ExprOp::Load;
+  });
+  return known;
+}
+
 bool fits_i32(const Kernel& kernel) {
   const auto fits = [](const Expr& count) {
-    const Interval b = bounds_of(simplify(count));
-    return b.low < kMaxI32Elements && (b.high >= kNoLimit || b.high < kMaxI32Elements);
+    const Expr e = simplify(count);
+    const Interval b = bounds_of(e);
+    return b.low < kMaxI32Elements && (b.high < kMaxI32Elements || !has_known_range(e));
   };
   bool ok = fits(total_of(kernel.domain));
   for (const Buffer& b : kernel.buffers) ok &= fits(product(b.shape));

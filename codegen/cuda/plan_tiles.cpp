@@ -98,6 +98,7 @@ Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target) {
   double best = 0;
   for (const Candidate& x : kCandidates) {
     if (accumulator_bytes(c) == 8 && x.thread_m * x.thread_n > 32) continue;  // registers
+    if (target.compute_capability < 80 && x.thread_m * x.thread_n > 32) continue;  // they do not suffice there
     const double tiles = std::ceil(m / x.tile_m) * std::ceil(n / x.tile_n) * batch;
     const double waves = std::ceil(tiles / target.parallel_units);
     const double cost = waves * x.tile_m * x.tile_n / x.efficiency;

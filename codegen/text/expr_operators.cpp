@@ -199,6 +199,7 @@ ExprPrinter::Text ExprPrinter::integer_binary_text(const Expr& e) {
 ExprPrinter::Text ExprPrinter::cast_text(const Expr& e) {
   const Expr& a = e.arg(0);
   const DType to = e.type(), from = a.type();
+  if (is_index(e)) return text(a.arg(0));
   if (to == DType::Bool) return {fmt::format("{} != 0", bracket(text(a), 11)), 10};
   if (is_float(from) && is_integer(to)) {
     include("integer.cuh");

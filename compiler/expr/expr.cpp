@@ -37,7 +37,10 @@ namespace {
 
 uint64_t hash_of(const ExprNode& n) {
   uint64_t h = mix_hash(static_cast<uint64_t>(n.op) * 64 + static_cast<uint64_t>(n.type), static_cast<uint64_t>(n.payload));
-  if (n.op == ExprOp::Symbol) return mix_hash(h, hash_text(n.name).low);
+  if (n.op == ExprOp::Symbol) {  // the range belongs to the identity: what is proven of a symbol depends on it
+    h = mix_hash(mix_hash(h, static_cast<uint64_t>(n.low)), mix_hash(static_cast<uint64_t>(n.high), hash_text(n.name).low));
+    return n.args.empty() ? h : mix_hash(h, n.args[0].hash());
+  }
   for (const Expr& a : n.args) h = mix_hash(h, a.hash());
   return h;
 }
@@ -154,7 +157,7 @@ bool Expr::same(const Expr& o) const {
   if (!node_ || !o.node_ || node_->hash != o.node_->hash) return false;
   const ExprNode &a = *node_, &b = *o.node_;
   if (a.op != b.op || a.type != b.type || a.payload != b.payload || a.name != b.name) return false;
-  if (a.op == ExprOp::Symbol) return true;
+  if (a.op == ExprOp::Symbol) return a.low == b.low && a.high == b.high;
   return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(),
                     [](const Expr& x, const Expr& y) { return x.same(y); });
 }
@@ -304,8 +307,26 @@ Expr select(const Expr& c, const Expr& a, const Expr& b) {
   if (x.same(y)) return x;
   return Expr::make(ExprOp::Select, x.type(), {c, x, y});
 }
+namespace {
+/// Float arithmetic over converted dimensions as integer arithmetic: shape subgraphs go through floats and back.
+std::optional<Expr> integer_form(const Expr& e) {
+  if (e.is_const()) {
+    const double v = e.float_value();
+    if (!is_float(e.type()) || v != std::floor(v) || std::fabs(v) > 1e9) return std::nullopt;
+    return Expr(static_cast<int64_t>(v));
+  }
+  if (e.op() == ExprOp::Cast && e.arg(0).op() == ExprOp::Symbol && is_integer(e.arg(0).type())) return cast(DType::I64, e.arg(0));
+  if (e.op() < ExprOp::Add || e.op() > ExprOp::Max || e.op() == ExprOp::Div || e.op() == ExprOp::Rem) return std::nullopt;
+  const auto a = integer_form(e.arg(0)), b = integer_form(e.arg(1));
+  if (!a || !b) return std::nullopt;
+  return rebuild(e, {*a, *b});
+}
+}  // namespace
+
 Expr cast(DType type, const Expr& a) {
   if (a.type() == type) return a;
+  if (type == DType::I64 && is_float(a.type()) && !a.is_const())
+    if (auto e = integer_form(a)) return *e;
   if (a.is_const()) {
     if (type == DType::Bool) return Expr::boolean(a.float_value() != 0);
     if (is_float(type)) return Expr::real(type, a.type() == DType::U64 ? static_cast<double>(static_cast<uint64_t>(a.int_value())) : a.float_value());

@@ -1,6 +1,7 @@
 #include "compiler/expr/poly.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "compiler/expr/simplify.h"
 
@@ -113,18 +114,24 @@ bool MonomialLess::operator()(const Monomial& a, const Monomial& b) const {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), atom_less);
 }
 
+namespace {
+// i64 arithmetic wraps, as the expressions do.
+int64_t wrapping_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+int64_t wrapping_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+}  // namespace
+
 void Poly::add(const Monomial& m, int64_t coefficient) {
   if (coefficient == 0) return;
   auto [it, inserted] = terms.emplace(m, coefficient);
-  if (!inserted && (it->second += coefficient) == 0) terms.erase(it);
+  if (!inserted && (it->second = wrapping_add(it->second, coefficient)) == 0) terms.erase(it);
 }
 void Poly::add(const Poly& other, int64_t scale) {
-  for (const auto& [m, c] : other.terms) add(m, c * scale);
+  for (const auto& [m, c] : other.terms) add(m, wrapping_mul(c, scale));
 }
 Poly Poly::times(const Poly& other) const {
   Poly p;
   for (const auto& [ma, ca] : terms)
-    for (const auto& [mb, cb] : other.terms) p.add(multiply(ma, mb), ca * cb);
+    for (const auto& [mb, cb] : other.terms) p.add(multiply(ma, mb), wrapping_mul(ca, cb));
   return p;
 }
 std::optional<int64_t> Poly::constant() const {
@@ -143,12 +150,45 @@ std::optional<Division> divide(const Poly& p, const Poly& divisor) {
     if (!rest) { result.rest.add(m, c); continue; }
     const int64_t q = floor_div(c, dc).int_value();
     result.quotient.add(*rest, q);
-    result.rest.add(m, c - q * dc);
+    result.rest.add(m, wrapping_add(c, -wrapping_mul(q, dc)));
   }
   return result;
 }
 
+namespace {
+Poly make_poly(const Expr& e);
+
+/// Shapes of deep models share subexpressions many times over; each is worked out once. Keyed by content (which includes
+/// the ranges of symbols), so entries never go stale; dropped as a whole when they grow many.
+template <class T>
+struct ExprMemo {
+  std::unordered_map<uint64_t, std::vector<std::pair<Expr, T>>> entries;
+  size_t count = 0;
+  const T* find(const Expr& e) const {
+    auto it = entries.find(e.hash());
+    if (it == entries.end()) return nullptr;
+    for (const auto& [known, value] : it->second)
+      if (known.same(e)) return &value;
+    return nullptr;
+  }
+  void add(const Expr& e, const T& value) {
+    if (++count > 50000) entries.clear(), count = 0;
+    entries[e.hash()].emplace_back(e, value);
+  }
+};
+}  // namespace
+
 Poly to_poly(const Expr& e) {
+  if (e.is_const() || e.op() == ExprOp::Symbol) return make_poly(e);
+  thread_local ExprMemo<Poly> memo;
+  if (const Poly* known = memo.find(e)) return *known;
+  Poly p = make_poly(e);
+  memo.add(e, p);
+  return p;
+}
+
+namespace {
+Poly make_poly(const Expr& e) {
   switch (e.op()) {
     case ExprOp::Const: return constant_poly(e.int_value());
     case ExprOp::Add:
@@ -178,6 +218,7 @@ Poly to_poly(const Expr& e) {
     }
   }
 }
+}  // namespace
 
 Expr from_poly(const Poly& p) {
   struct Term { std::string text; Monomial atoms; int64_t coefficient; };
@@ -305,8 +346,21 @@ bool nonnegative_by_atom(const Poly& p, const Expr& atom, int depth) {
 
 }  // namespace
 
+namespace {
+// A proof may try bounds of atoms in many orders; what is not found in this many steps is taken as not provable.
+constexpr int kProofSteps = 120;
+thread_local int proof_steps = 0;
+struct ProofScope {
+  bool outer = proof_steps == 0;
+  ProofScope() { ++proof_steps; }
+  ~ProofScope() { if (outer) proof_steps = 0; }
+};
+}  // namespace
+
 bool poly_nonnegative(const Poly& p, int depth) {
   if (auto c = p.constant()) return *c >= 0;
+  const ProofScope scope;
+  if (proof_steps > kProofSteps) return false;
   if (nonnegative_after_shift(p)) return true;
   if (depth <= 0) return false;
   std::vector<Expr> atoms;

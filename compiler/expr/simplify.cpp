@@ -66,7 +66,23 @@ Expr decide(const Expr& e) {
 
 }  // namespace
 
+namespace {
+Interval make_bounds(const Expr& e);
+}  // namespace
+
 Interval bounds_of(const Expr& e) {
+  if (e.args().empty()) return make_bounds(e);
+  thread_local std::unordered_map<uint64_t, std::pair<Expr, Interval>> memo;
+  auto it = memo.find(e.hash());
+  if (it != memo.end() && it->second.first.same(e)) return it->second.second;
+  const Interval range = make_bounds(e);
+  if (memo.size() > 50000) memo.clear();
+  memo.insert_or_assign(e.hash(), std::make_pair(e, range));
+  return range;
+}
+
+namespace {
+Interval make_bounds(const Expr& e) {
   switch (e.op()) {
     case ExprOp::Const: return is_float(e.type()) ? Interval{} : Interval{e.int_value(), e.int_value()};
     case ExprOp::Symbol: {
@@ -117,6 +133,7 @@ Interval bounds_of(const Expr& e) {
     default: return storage_range(e.type());
   }
 }
+}  // namespace
 
 namespace {
 using Memo = std::unordered_map<const void*, Expr>;

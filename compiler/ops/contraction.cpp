@@ -83,11 +83,12 @@ struct ConvAttrs {
   int64_t groups = 1;
   std::vector<int64_t> kernel, strides, dilations;
   std::vector<Expr> begins, ends;
-  INGOT_FIELDS(groups, kernel, strides, dilations, begins, ends)
-  SpatialAttrs spatial() const { return {kernel, strides, dilations, begins, ends}; }
+  bool same = false;
+  INGOT_FIELDS(groups, kernel, strides, dilations, begins, ends, same)
+  SpatialAttrs spatial() const { return {kernel, strides, dilations, begins, ends, same}; }
 };
 ConvAttrs conv_attrs(int64_t groups, SpatialAttrs s) {
-  return {groups, std::move(s.kernel), std::move(s.strides), std::move(s.dilations), std::move(s.begins), std::move(s.ends)};
+  return {groups, std::move(s.kernel), std::move(s.strides), std::move(s.dilations), std::move(s.begins), std::move(s.ends), s.same};
 }
 Result<Types> infer_conv(const OpView& v) {
   const auto& a = v.attrs.as<ConvAttrs>();

@@ -418,9 +418,10 @@ Result<Values> import_gather_nd(ImportContext& c) {
 }
 
 template <class Attrs>
-constexpr OpDef row(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, InferFn infer, Lowering lower, int max_inputs = 1) {
+constexpr OpDef row(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, InferFn infer, Lowering lower, int max_inputs = 1, int min_inputs = 1) {
   OpDef d;
-  d.name = name, d.doc = doc, d.imports = imports, d.infer = infer, d.lower = lower, d.max_inputs = max_inputs;
+  d.name = name, d.doc = doc, d.imports = imports, d.infer = infer, d.lower = lower;
+  d.max_inputs = max_inputs, d.min_inputs = min_inputs;
   d.parse_attrs = parse_attrs<Attrs>;
   return d;
 }
@@ -444,9 +445,9 @@ const OpDef kMovement[] = {
     row<PadAttrs>("Pad", "constant, edge, reflect, wrap; negative pads crop", kRules<import_pad, 2, 11, 13, 18, 19, 21, 23>, infer_pad, Movement{pad_element}, 4),
     alias("DepthToSpace", "Reshape, Transpose, Reshape", kRules<import_depth_to_space, 1, 11, 13>),
     alias("SpaceToDepth", "Reshape, Transpose, Reshape", kRules<import_space_to_depth, 1, 13>),
-    row<AxisAttrs>("Gather", "", kRules<import_gather, 1, 11, 13>, infer_gather, Element{gather_element}, 2),
-    row<AxisAttrs>("GatherElements", "", kRules<import_gather, 11, 13>, infer_gather_elements, Element{gather_elements_element}, 2),
-    row<BatchAttrs>("GatherND", "", kRules<import_gather_nd, 11, 12, 13>, infer_gather_nd, Element{gather_nd_element}, 2),
+    row<AxisAttrs>("Gather", "", kRules<import_gather, 1, 11, 13>, infer_gather, Element{gather_element}, 2, 2),
+    row<AxisAttrs>("GatherElements", "", kRules<import_gather, 11, 13>, infer_gather_elements, Element{gather_elements_element}, 2, 2),
+    row<BatchAttrs>("GatherND", "", kRules<import_gather_nd, 11, 12, 13>, infer_gather_nd, Element{gather_nd_element}, 2, 2),
 };
 
 }  // namespace

@@ -179,7 +179,8 @@ Expr finite_or_zero(Expr x) {
 template <class Attrs>
 constexpr OpDef row(std::string_view name, std::span<const ImportRule> imports, Result<Values> (*expand)(GraphBuilder&, const Node&), int inputs, std::string_view doc) {
   OpDef d;
-  d.name = name, d.doc = doc, d.imports = imports, d.infer = infer_first, d.lower = Decompose{expand}, d.max_inputs = inputs;
+  d.name = name, d.doc = doc, d.imports = imports, d.infer = infer_first, d.lower = Decompose{expand};
+  d.max_inputs = inputs, d.min_inputs = inputs >= 5 ? 5 : 1;
   d.parse_attrs = parse_attrs<Attrs>;
   return d;
 }

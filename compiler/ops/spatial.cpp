@@ -16,9 +16,10 @@ Result<SpatialAttrs> read_spatial(ImportContext& c, const Shape& spatial, std::v
   const std::string mode = INGOT_TRY(c.node.string_or("auto_pad", "NOTSET"));
   if (a.kernel.size() != rank || a.strides.size() != rank || a.dilations.size() != rank || pads.size() != 2 * rank)
     return invalid(fmt::format("kernel, strides, dilations or pads do not fit {} spatial dimensions", rank));
+  a.same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   for (size_t d = 0; d < rank; ++d) {
     if (a.strides[d] <= 0 || a.dilations[d] <= 0 || a.kernel[d] <= 0) return invalid("kernel, strides and dilations must be positive");
-    if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
+    if (a.same) {
       const int64_t reach = (a.kernel[d] - 1) * a.dilations[d] + 1;
       const Expr out = ceil_div(spatial[d], a.strides[d]);
       const Expr total = simplify(max((out - 1) * a.strides[d] + reach - spatial[d], 0));
@@ -37,6 +38,7 @@ Result<SpatialAttrs> read_spatial(ImportContext& c, const Shape& spatial, std::v
 }
 
 Expr pooled_extent(const SpatialAttrs& a, size_t d, const Expr& input, bool ceil) {
+  if (a.same) return simplify(ceil_div(input, a.strides[d]));
   const int64_t reach = (a.kernel[d] - 1) * a.dilations[d] + 1;
   const Expr room = input + a.begins[d] + a.ends[d] - reach;
   if (!ceil) return simplify(max(floor_div(room, a.strides[d]) + 1, 0));

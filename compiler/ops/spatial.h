@@ -8,7 +8,8 @@ namespace ingot {
 struct SpatialAttrs {
   std::vector<int64_t> kernel, strides, dilations;
   std::vector<Expr> begins, ends;  // padding; auto_pad of a dynamic size gives an expression
-  INGOT_FIELDS(kernel, strides, dilations, begins, ends)
+  bool same = false;               // auto_pad: the output has ceil(input / stride) positions by definition
+  INGOT_FIELDS(kernel, strides, dilations, begins, ends, same)
 };
 
 /// Reads strides, dilations, pads and auto_pad; `spatial` are the input's spatial dims, `kernel` the window.

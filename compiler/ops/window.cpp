@@ -14,8 +14,9 @@ struct PoolAttrs {
   std::vector<Expr> begins, ends;
   bool ceil = false, count_pads = false;
   int64_t p = 2;
-  INGOT_FIELDS(kernel, strides, dilations, begins, ends, ceil, count_pads, p)
-  SpatialAttrs spatial() const { return {kernel, strides, dilations, begins, ends}; }
+  bool same = false;
+  INGOT_FIELDS(kernel, strides, dilations, begins, ends, ceil, count_pads, p, same)
+  SpatialAttrs spatial() const { return {kernel, strides, dilations, begins, ends, same}; }
 };
 
 Result<Types> infer_pool(const OpView& v) {
@@ -84,6 +85,7 @@ Result<PoolAttrs> read_pool(ImportContext& c) {
   const auto kernel = INGOT_TRY(c.node.ints_or("kernel_shape", {}));
   const SpatialAttrs s = INGOT_TRY(read_spatial(c, spatial, kernel));
   PoolAttrs a{s.kernel, s.strides, s.dilations, s.begins, s.ends};
+  a.same = s.same;
   a.ceil = INGOT_TRY(c.node.int_or("ceil_mode", 0)) != 0;
   a.count_pads = INGOT_TRY(c.node.int_or("count_include_pad", 0)) != 0;
   a.p = INGOT_TRY(c.node.int_or("p", 2));

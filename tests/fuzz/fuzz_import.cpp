@@ -1,5 +1,5 @@
 // libFuzzer target: any bytes, read as a model and imported, give a graph or an Error.
-//   clang++ -fsanitize=fuzzer,address …; run with tests/fuzz/corpus or any folder of .onnx files
+// Any folder of small .onnx files is a corpus to start from.
 #include <cstddef>
 #include <cstdint>
 
