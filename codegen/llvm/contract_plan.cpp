@@ -16,6 +16,7 @@ constexpr int64_t kDirectRows = 24;            // so many rows do not repay a pa
 constexpr int64_t kTaskFlops = 400'000;        // some microseconds
 constexpr int64_t kPackedRowBytes = 2 << 20;  // rows of a that stay in a level-2 cache while panels pass
 constexpr int64_t kPackedPanelBytes = 3 << 18;   // panels of a task
+constexpr int64_t kVectorK = 8;                  // a k axis worth a vector
 constexpr int64_t kWindowTerms = 64;
 
 void visit_roots(const Contract& c, std::vector<Expr>& roots) {
@@ -77,6 +78,16 @@ int store_score(const Contract& c, const std::vector<Axis>& axes) {
     if (e.op() == ExprOp::Load) score += steps_by_one(e.arg(0), axes);
   });
   return score;
+}
+
+/// Makes a k axis the last one when b is contiguous along it and along nothing better (channels-last convolutions).
+void order_k(Contract& c) {
+  if (contiguity(c.b, c.n).contiguous > 0 || contiguity(c.b, c.k).contiguous > 0) return;
+  for (size_t i = 0; i + 1 < c.k.size(); ++i) {
+    if (c.k[i].extent.as_int().value_or(kVectorK) < kVectorK || contiguity(c.b, {c.k[i]}).contiguous == 0) continue;
+    std::rotate(c.k.begin() + static_cast<ptrdiff_t>(i), c.k.begin() + static_cast<ptrdiff_t>(i) + 1, c.k.end());
+    return;
+  }
 }
 
 void swap_sides(Contract& c) {
@@ -255,6 +266,7 @@ ContractPlan plan_contract(const Kernel& kernel, const Machine& machine) {
   ContractPlan p;
   p.c = normalised(*original);
   if (should_swap(p.c)) swap_sides(p.c);
+  order_k(p.c);
   p.type = p.c.acc.type();
   p.width = std::max(2, machine.vector_bytes / static_cast<int>(std::max<size_t>(size_of(p.type), 4)));
   p.batch = total_extent(p.c.batch);

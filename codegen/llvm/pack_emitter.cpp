@@ -13,7 +13,6 @@ namespace {
 
 /// True when some load of e is contiguous along the last k axis and none is along the last side axis.
 bool is_along_k(const PackJob& job) {
-  if (job.side.size() != 1) return false;
   bool k_contiguous = false, side_contiguous = false;
   visit(job.element, [&](const Expr& e) {
     if (e.op() != ExprOp::Load || has_load(e.arg(0))) return;
@@ -76,8 +75,11 @@ void for_runs(IrTools& ir, ExprEmitter& ex, const std::vector<Axis>& axes, Value
 
 void PackEmitter::emit(const PackJob& job) {
   const bool whole = !job.k_first;
-  if (is_along_k(job) && (whole || job.k.size() == 1)) along_k(job);
-  else along_side(job);
+  if (!is_along_k(job) || !(whole || job.k.size() == 1)) return along_side(job);
+  PackJob narrow = job;
+  const auto extent = job.k.back().extent.as_int();
+  while (extent && *extent <= narrow.width / 2 && narrow.width > 4) narrow.width /= 2;
+  along_k(narrow);
 }
 
 /// Calls body for every k position, k axes bound.
@@ -129,15 +131,47 @@ void PackEmitter::along_side(const PackJob& job) {
       Value* base = ir_.b.CreateAdd(start, s);
       Value* column = ir_.b.CreateAdd(offset, s);
       Value* left = ir_.b.CreateSub(length, s);
-      const auto copy = [&](Value* mask) {
+      const auto copy = [&](Value* mask, const std::vector<Expr>& known) {
         ExprEmitter::LaneScope lanes(ex_, {symbol, width, base, mask});
+        ExprEmitter::AssumeScope assume(ex_, known);
         for_k(job, [&](Value* row) { store_row(job, ex_.vector(job.element), row, column, mask); });
       };
+      std::vector<Expr> known;
+      Value* inside = interior(job, base, width, known);
       ir_.if_else(
-          ir_.b.CreateICmpSGE(left, ir_.i64(width)), [&] { copy(nullptr); },
-          [&] { copy(ir_.first_lanes(left, width)); });
+          ir_.b.CreateAnd(inside, ir_.b.CreateICmpSGE(left, ir_.i64(width))), [&] { copy(nullptr, known); },
+          [&] { copy(ir_.first_lanes(left, width), {}); });
     });
   });
+}
+
+/// Whether `width` positions from `base` on pass all guards of the element for every k; `known` lists those guards.
+Value* PackEmitter::interior(const PackJob& job, Value* base, int width, std::vector<Expr>& known) {
+  const Expr& lane = job.side.back().var;
+  const Guards guards = find_guards({Stmt{Let{lane, job.element}}}, "");
+  Value* all = ir_.b.getTrue();
+  ExprEmitter::Scope scope(ex_);
+  ex_.bind(lane, base);
+  for (const Expr& g : guards.uniform) {
+    // The guard as slack >= 0, at the lane and the k positions where the slack is least.
+    Expr least = simplify(g.op() == ExprOp::Lt ? g.arg(1) - g.arg(0) - 1 : g.arg(1) - g.arg(0));
+    bool linear = true;
+    const auto lower = [&](const Expr& symbol, const Expr& last) {
+      const auto step = linear_coefficient(least, symbol.name());
+      linear = linear && step && step->as_int();
+      return linear && *step->as_int() < 0 ? *step * last : Expr(0);
+    };
+    Expr change = lower(lane, Expr(width - 1));
+    Bindings zeros;
+    for (const Axis& a : job.k) {
+      change = change + lower(a.var, a.extent - 1);
+      zeros[a.var.name()] = Expr(0);
+    }
+    if (!linear) continue;
+    known.push_back(g);
+    all = ir_.b.CreateAnd(all, ex_.value(le(Expr(0), simplify(substitute(least, zeros) + change))));
+  }
+  return all;
 }
 
 /// Vectors along k for `width` side positions at a time, transposed in registers. Rows behind the last k position may be
@@ -179,7 +213,7 @@ void PackEmitter::k_chunk(const PackJob& job, Value* group, Value* row, Value* k
   for (int j = 0; j < job.width; ++j) {
     ExprEmitter::Scope scope(ex_);
     Value* position = ir_.min(ir_.b.CreateAdd(group, ir_.i64(j)), most);
-    ex_.bind(job.side[0].var, ir_.b.CreateAdd(job.first, position));
+    bind_position(ir_, ex_, job.side, ir_.b.CreateAdd(job.first, position));
     columns.push_back(ex_.vector(job.element));
   }
   const bool aligned = job.stride % job.width == 0;

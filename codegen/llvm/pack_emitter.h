@@ -34,6 +34,7 @@ class PackEmitter {
   using KBody = std::function<void(llvm::Value* k)>;  // k: row of the panel
   void for_k(const PackJob& job, const KBody& body);
   void along_side(const PackJob& job);
+  llvm::Value* interior(const PackJob& job, llvm::Value* base, int width, std::vector<Expr>& known);
   void along_k(const PackJob& job);
   void k_chunk(const PackJob& job, llvm::Value* group, llvm::Value* row, llvm::Value* k, llvm::Value* mask);
   std::vector<llvm::Value*> transpose(std::vector<llvm::Value*> rows);

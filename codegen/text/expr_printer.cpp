@@ -100,8 +100,7 @@ bool ExprPrinter::is_index(const Expr& e) {
       const Bound* b = find_symbol(e.name());
       return b && b->is_int;
     }
-    case ExprOp::Select:
-      return is_index(e.arg(1)) && is_index(e.arg(2));
+    case ExprOp::Select: return is_index(e.arg(1)) && is_index(e.arg(2));
     case ExprOp::Cast:  // an index that went through i32 and back
       return e.arg(0).type() == DType::I32 && e.arg(0).op() == ExprOp::Cast && is_index(e.arg(0).arg(0));
     case ExprOp::Add:

@@ -50,14 +50,19 @@ Index delinearize(const Shape& shape, const Expr& linear) {
   return index;
 }
 
+namespace {
+/// 1, or symbolic but never more: such a dimension gives way like 1. (Where it is 0 the result is empty or the call invalid.)
+bool at_most_one(const Expr& d) { return d.is_const(1) || (!d.is_const() && bounds_of(d).high <= 1); }
+}  // namespace
+
 Result<Shape> broadcast(const Shape& a, const Shape& b, std::vector<std::pair<Expr, Expr>>* require_equal) {
   const size_t rank = std::max(a.size(), b.size());
   Shape out(rank);
   for (size_t i = 0; i < rank; ++i) {
     const Expr x = i + a.size() >= rank ? a[i + a.size() - rank] : Expr(1);
     const Expr y = i + b.size() >= rank ? b[i + b.size() - rank] : Expr(1);
-    if (x.is_const(1)) out[i] = y;
-    else if (y.is_const(1) || proves_equal(x, y)) out[i] = x;
+    if (at_most_one(x)) out[i] = y.is_const(1) ? x : y;
+    else if (at_most_one(y) || proves_equal(x, y)) out[i] = x;
     else if (x.is_const() && y.is_const())
       return invalid("shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast");
     else {
@@ -71,7 +76,7 @@ Result<Shape> broadcast(const Shape& a, const Shape& b, std::vector<std::pair<Ex
 Index broadcast_index(const Shape& shape, const Index& out) {
   Index index;
   for (size_t i = 0; i < shape.size(); ++i)
-    index.push_back(shape[i].is_const(1) ? Expr(0) : out[i + out.size() - shape.size()]);
+    index.push_back(at_most_one(shape[i]) ? Expr(0) : out[i + out.size() - shape.size()]);
   return index;
 }
 

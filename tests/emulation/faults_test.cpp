@@ -124,10 +124,10 @@ TEST_CASE("faults in the tiled main loop", "[emulated]") {
 }
 
 TEST_CASE("faults in thin products", "[emulated]") {
-  plant(matmul(3, 5, 100, 72, false, false, DType::F32),
+  plant(matmul(3, 5, 100, 72, false, false, DType::F32, true),
         {"partial sums are read too early", kSkinny, "    cta_sync();\n    for (int i = threadIdx.x",
          "    for (int i = threadIdx.x", "shared-race"});
-  plant(matmul(3, 5, 100, 72, false, false, DType::F32),
+  plant(matmul(3, 5, 100, 72, false, false, DType::F32, true),
         {"the next batch overwrites them", kSkinny, "i / kWidth, at, sum);\n    }\n    cta_sync();",
          "i / kWidth, at, sum);\n    }", "shared-race"},
         nullptr, true);

@@ -220,11 +220,12 @@ Sample max_pool(int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc) {
   return {fmt::format("max_pool_{}", nhwc ? "nhwc" : "nchw"), k, {}, 0};
 }
 
-Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed, bool b_transposed, DType type) {
+Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed, bool b_transposed, DType type,
+              bool batched_w) {
   const Expr ib = index("b", batch), im = index("i", m), in = index("j", n), ik = index("k", kk);
   Kernel k = kernel("matmul_add_relu",
-                    {input("x", type, {batch, m, kk}), input("w", type, {kk, n}), input("bias", type, {n}),
-                     output("out0", type, {batch, m, n})},
+                    {input("x", type, {batch, m, kk}), input("w", type, {batched_w ? batch : 1, kk, n}),
+                     input("bias", type, {n}), output("out0", type, {batch, m, n})},
                     {});
   const DType c = compute_type(type);
   Contract product;
@@ -233,7 +234,8 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
   product.n = {axis(in)};
   product.k = {axis(ik)};
   product.a = Expr::load(0, type, a_transposed ? (ib * kk + ik) * m + im : (ib * m + im) * kk + ik);
-  product.b = Expr::load(1, type, b_transposed ? in * kk + ik : ik * n + in);
+  const Expr first = batched_w ? ib * (kk * n) : Expr(0);
+  product.b = Expr::load(1, type, first + (b_transposed ? in * kk + ik : ik * n + in));
   product.a_type = product.b_type = type;
   product.acc = Expr::local("acc", c);
   const Expr sum = product.acc + Expr::load(2, type, in);
@@ -310,7 +312,7 @@ std::vector<Sample> all_samples() {
           matmul(1, 130, 132, 40, false, false, DType::F16),
           matmul(1, 20, 24, 18, false, true, DType::F64),
           matmul(1, 1, 300, 260, false, true, DType::F32),
-          matmul(3, 5, 100, 72, false, false, DType::F32),
+          matmul(3, 5, 100, 72, false, false, DType::F32, true),
           matmul(1, 200, 4, 96, false, true, DType::F32),
           matmul(1, 17, 19, 23, false, false, DType::BF16),
           conv(1, 8, 9, 10, 20, 3, 1, false),
