@@ -143,6 +143,17 @@ TEST_CASE("wide plans compile without spills", "[nvrtc]") {
   }
 }
 
+TEST_CASE("64-bit indices compile", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  const int64_t many = int64_t{1} << 31;
+  for (const Sample& sample : {column_sum(3, many), softmax(many, 16, DType::F32), argmax(many, 100, true, false),
+                               matmul(1, many, 64, 32, false, false, DType::F32), gather_rows(many, 10, 33),
+                               matmul(1, 3, many, 64, false, true, DType::F32), max_pool(8192, 64, 112, 112, false)}) {
+    CHECK_FALSE(emit(sample).uses_i32);
+    check_compiles(sample, {"sm_90a"}, cuda_traits(90));
+  }
+}
+
 TEST_CASE("every architecture is accepted", "[nvrtc]") {
   if (no_nvrtc()) return;
   for (const Sample& sample :

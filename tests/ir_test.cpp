@@ -14,7 +14,7 @@ Graph two_relus(ValueId* middle = nullptr) {
   Graph g;
   const ValueId x = g.add_input({DType::F32, {Expr::symbol("N", 1), 4}}, "x");
   GraphBuilder b(g);
-  const ValueId y = *b.add(op("Relu"), {x}), z = *b.add(op("Exp"), {y});
+  const ValueId y = b.add(op("Relu"), {x}).value(), z = b.add(op("Exp"), {y}).value();
   g.outputs = {z};
   g.output_names = {"z"};
   if (middle) *middle = y;
@@ -57,8 +57,8 @@ TEST_CASE("shape arithmetic has contents, not kernels") {
   node.op = "Shape";
   node.opset = 17;
   ImportContext c(node, b, {x});
-  const ValueId shape = (*find_import(op("Shape"), 17)->apply(c))[0];
-  const ValueId twice = *build_scalar(b, "Mul", shape, 2);
+  const ValueId shape = find_import(op("Shape"), 17)->apply(c).value()[0];
+  const ValueId twice = build_scalar(b, "Mul", shape, 2).value();
   REQUIRE(b.content(twice));
   CHECK(to_string((*b.content(twice))[0]) == "N*2");
   CHECK(to_string((*b.content(twice))[2]) == "16");

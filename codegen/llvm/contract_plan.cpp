@@ -238,28 +238,6 @@ Expr total_extent(const std::vector<Axis>& axes) {
   return simplify(total);
 }
 
-bool is_windows(const Contract& c) {
-  const auto m = total_extent(c.m).as_int(), n = total_extent(c.n).as_int(), k = total_extent(c.k).as_int();
-  const bool few = (m && *m <= kFewRows) || (n && *n <= kFewRows);
-  return few && k && *k <= kWindowTerms;
-}
-
-Kernel as_windows(const Kernel& kernel) {
-  const Contract& c = *kernel.contract();
-  Kernel out = kernel;
-  out.domain = c.batch;
-  out.domain.insert(out.domain.end(), c.m.begin(), c.m.end());
-  out.domain.insert(out.domain.end(), c.n.begin(), c.n.end());
-  Reduce sum;
-  sum.result = c.acc;
-  sum.init = zero_of(c.acc);
-  sum.axes = c.k;
-  sum.value = c.a * c.b;
-  out.body = {Stmt{std::move(sum)}};
-  out.body.insert(out.body.end(), c.epilogue.begin(), c.epilogue.end());
-  return out;
-}
-
 ContractPlan plan_contract(const Kernel& kernel, const Machine& machine) {
   const Contract* original = kernel.contract();
   INGOT_CHECK(original != nullptr, "plan_contract: the kernel is not a contraction");
@@ -291,6 +269,28 @@ ContractPlan plan_contract(const Kernel& kernel, const Machine& machine) {
   p.tasks = simplify(p.batch * p.tile_blocks * p.panel_groups);
   place_scratch(p);
   return p;
+}
+
+bool suits_windows(const ContractPlan& p) {
+  const auto m = p.m.as_int(), k = p.k.as_int();
+  if (!m || !k || *m > kFewRows || p.b_direct) return false;
+  return *k <= kWindowTerms || (*m <= kFewRows / 2 && !p.dot);
+}
+
+Kernel as_windows(const Kernel& kernel, const ContractPlan& plan) {
+  const Contract& c = plan.c;
+  Kernel out = kernel;
+  out.domain = c.batch;
+  out.domain.insert(out.domain.end(), c.m.begin(), c.m.end());
+  out.domain.insert(out.domain.end(), c.n.begin(), c.n.end());
+  Reduce sum;
+  sum.result = c.acc;
+  sum.init = zero_of(c.acc);
+  sum.axes = c.k;
+  sum.value = c.a * c.b;
+  out.body = {Stmt{std::move(sum)}};
+  out.body.insert(out.body.end(), c.epilogue.begin(), c.epilogue.end());
+  return out;
 }
 
 }  // namespace ingot::cpu

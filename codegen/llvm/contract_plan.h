@@ -48,13 +48,13 @@ struct ContractPlan {
   bool fixed_n() const { return n.as_int().has_value(); }
 };
 
-/// True for products with so few rows and terms that windows (a sum per point, vectors along the points) suit them better:
-/// depthwise convolutions above all.
-bool is_windows(const Contract& c);
-/// The same computation as a Points kernel with a Reduce.
-Kernel as_windows(const Kernel& kernel);
-
 ContractPlan plan_contract(const Kernel& kernel, const Machine& machine);
+
+/// True for products with so few rows that windows (a sum per point, vectors along the points, nothing packed) suit them
+/// better: depthwise convolutions, convolutions to one or two channels.
+bool suits_windows(const ContractPlan& plan);
+/// The same computation as a Points kernel with a Reduce.
+Kernel as_windows(const Kernel& kernel, const ContractPlan& plan);
 
 /// Product of the extents.
 Expr total_extent(const std::vector<Axis>& axes);

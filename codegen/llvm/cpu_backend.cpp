@@ -14,13 +14,18 @@ Result<cpu::CpuPlan> make_plan(const Kernel& kernel, const cpu::Machine& machine
   for (const Buffer& b : kernel.buffers)
     if (b.type == DType::String) return unsupported(fmt::format("buffer {} of kernel {} holds strings", b.name, kernel.name));
   cpu::CpuPlan plan;
-  if (kernel.contract() && !cpu::is_windows(*kernel.contract())) {
+  if (kernel.contract()) {
     plan.contract = cpu::plan_contract(kernel, machine);
-    plan.tasks = plan.contract->tasks;
-    plan.scratch_bytes = plan.contract->scratch_bytes;
-    return plan;
+    if (!cpu::suits_windows(*plan.contract)) {
+      plan.tasks = plan.contract->tasks;
+      plan.scratch_bytes = plan.contract->scratch_bytes;
+      return plan;
+    }
+    plan.points = cpu::plan_points(cpu::as_windows(kernel, *plan.contract), machine);
+    plan.contract.reset();
+  } else {
+    plan.points = cpu::plan_points(kernel, machine);
   }
-  plan.points = cpu::plan_points(kernel.contract() ? cpu::as_windows(kernel) : kernel, machine);
   plan.tasks = plan.points->tasks;
   plan.scratch = INGOT_TRY(cpu::plan_scratch(kernel, plan.points->body));
   plan.scratch_bytes = plan.scratch.bytes;

@@ -138,7 +138,10 @@ Value* ExprEmitter::emit_unary(const Expr& e) {
   const DType from = e.arg(0).type();
   switch (e.op()) {
     case ExprOp::Not: return ir_.b.CreateNot(a);
-    case ExprOp::Cast: return cast_value(ir_, from, e.type(), a);
+    case ExprOp::Cast:
+      if (is_float(from) && (e.type() == DType::I64 || e.type() == DType::I32) && is_small_number(e.arg(0)))
+        return ir_.b.CreateFPToSI(a, ir_.vector_of(ir_.scalar(e.type()), is_vector(a) ? lanes_.width : 1));
+      return cast_value(ir_, from, e.type(), a);
     case ExprOp::Round: return from_storage(ir_, e.rounded_to(), to_storage(ir_, e.rounded_to(), a));
     default: {
       llvm::Type* target = ir_.vector_of(ir_.scalar(e.type()), is_vector(a) ? lanes_.width : 1);

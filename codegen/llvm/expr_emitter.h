@@ -110,8 +110,13 @@ class ExprEmitter {
   llvm::Value* emit_unary(const Expr& e);
   llvm::Value* load_contiguous(const BufferRef& buffer, llvm::Value* base);
   llvm::Value* load_every_other(const BufferRef& buffer, llvm::Value* base);
-  llvm::Value* load_gather(const BufferRef& buffer, llvm::Value* indices);
+  llvm::Value* pointers_to(const BufferRef& buffer, llvm::Value* indices);
+  llvm::Value* load_gather(const BufferRef& buffer, llvm::Value* pointers);
   llvm::Value* load_uniform(const BufferRef& buffer, llvm::Value* index);
+  bool is_narrow(const Expr& e);
+  llvm::Value* narrow(const Expr& e);
+  llvm::Value* narrow_binary(const Expr& e);
+  llvm::Value* narrow_address(const BufferRef& buffer, const Expr& index);
   llvm::Value* linear_vector(const Linear& linear);
   std::optional<Linear> linear_in_lane(const Expr& e);
   bool is_assumed(const Expr& condition) const;
@@ -128,5 +133,7 @@ class ExprEmitter {
 /// The parts of a conjunction: And(And(a, b), c) gives a, b, c.
 void conjuncts(const Expr& condition, std::vector<Expr>& out);
 bool has_load(const Expr& e);
+/// True when a float expression is proven to lie strictly within ±2^30 and not to be NaN: it converts without saturation.
+bool is_small_number(const Expr& e);
 
 }  // namespace ingot::cpu

@@ -182,22 +182,33 @@ Body inline_index_lets(const Body& body) {
   return out;
 }
 
+/// The reduction with its last axes unrolled, as far as `limit` positions; a Let when that is all of them.
+static Stmt unroll_reduction(const Reduce& r, int64_t limit) {
+  int64_t count = 1;
+  size_t first = r.axes.size();
+  for (; first > 0; --first) {
+    const auto n = r.axes[first - 1].extent.as_int();
+    if (!n || *n <= 0 || count * *n > limit) break;
+    count *= *n;
+  }
+  if (first == r.axes.size()) return Stmt{r};
+  const std::vector<Axis> inner(r.axes.begin() + static_cast<ptrdiff_t>(first), r.axes.end());
+  Expr sum = first == 0 ? r.init : identity_of(r.combine, r.value.type());
+  Bindings at;
+  visit_terms(r.value, r.combine, inner, 0, at, sum);
+  if (first == 0) return Stmt{Let{r.result, sum}};
+  Reduce rest = r;
+  rest.axes.resize(first);
+  rest.value = sum;
+  return Stmt{std::move(rest)};
+}
+
 Body unroll_reductions(const Body& body, int64_t limit) {
   Body out;
   for (const Stmt& s : body) {
     if (auto* r = s.as<Reduce>(); r && r->combine != Combine::ArgMax && r->combine != Combine::ArgMin) {
-      int64_t count = 1;
-      for (const Axis& a : r->axes) {
-        const auto n = a.extent.as_int();
-        count = n && *n > 0 && count <= limit ? count * *n : limit + 1;
-      }
-      if (count <= limit) {
-        Expr sum = r->init;
-        Bindings at;
-        visit_terms(r->value, r->combine, r->axes, 0, at, sum);
-        out.push_back(Stmt{Let{r->result, sum}});
-        continue;
-      }
+      out.push_back(unroll_reduction(*r, limit));
+      continue;
     }
     Stmt now = s;
     if (auto* loop = std::get_if<Loop>(&now.node)) loop->body = unroll_reductions(loop->body, limit);

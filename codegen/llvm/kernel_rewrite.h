@@ -26,7 +26,8 @@ void simplify_axes(std::vector<Axis>& axes, Body& body);
 
 /// Let of index arithmetic (i64, no load) replaced by its value.
 Body inline_index_lets(const Body& body);
-/// Reductions over at most `limit` constant positions become Lets of the combined values.
+/// Reductions over at most `limit` constant positions become Lets of the combined values; of longer ones, the last axes are
+/// unrolled within that limit: partial sums that do not wait for each other, and guards without loop variables.
 Body unroll_reductions(const Body& body, int64_t limit);
 
 /// The guards of a body around which a loop over `symbol` is worth splitting: comparisons of index arithmetic, conjuncts of the

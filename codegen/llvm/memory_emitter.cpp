@@ -26,9 +26,11 @@ Value* ExprEmitter::load(int buffer, const Expr& index) {
   if (auto linear = linear_in_lane(index)) {
     if (linear->constant_step == 1) raw = load_contiguous(ref, linear->base);
     else if (linear->constant_step == 2) raw = load_every_other(ref, linear->base);
-    else raw = load_gather(ref, linear_vector(*linear));
+    else raw = load_gather(ref, pointers_to(ref, linear_vector(*linear)));
+  } else if (Value* pointers = narrow_address(ref, index)) {
+    raw = load_gather(ref, pointers);
   } else {
-    raw = load_gather(ref, value(index));
+    raw = load_gather(ref, pointers_to(ref, value(index)));
   }
   return from_storage(ir_, ref.type, raw);
 }
@@ -56,7 +58,7 @@ Value* ExprEmitter::load_contiguous(const BufferRef& ref, Value* base) {
 Value* ExprEmitter::load_every_other(const BufferRef& ref, Value* base) {
   const int width = lanes_.width;
   llvm::Type* element = ir_.storage(ref.type);
-  if (!machine_.avx512) return load_gather(ref, linear_vector({base, 2, ir_.i64(2)}));
+  if (!machine_.avx512) return load_gather(ref, pointers_to(ref, linear_vector({base, 2, ir_.i64(2)})));
   Value* active = mask();
   if (!active) active = llvm::ConstantInt::getTrue(ir_.vector_of(ir_.b.getInt1Ty(), width));
   std::vector<int> spread, even;
@@ -72,17 +74,20 @@ Value* ExprEmitter::load_every_other(const BufferRef& ref, Value* base) {
   return ir_.b.CreateShuffleVector(wide, even);
 }
 
-Value* ExprEmitter::load_gather(const BufferRef& ref, Value* indices) {
+Value* ExprEmitter::pointers_to(const BufferRef& ref, Value* indices) {
+  return ir_.b.CreateGEP(ir_.storage(ref.type), ref.pointer, indices);
+}
+
+Value* ExprEmitter::load_gather(const BufferRef& ref, Value* pointers) {
   llvm::Type* element = ir_.storage(ref.type);
   llvm::Type* type = ir_.vector_of(element, lanes_.width);
   Value* active = mask();
   const bool hardware = machine_.avx512 && size_of(ref.type) >= 4;
   if (active && !hardware) {
     // Without a gather instruction, lanes load one by one: reading element 0 is cheaper than a branch per lane.
-    indices = ir_.b.CreateSelect(active, indices, llvm::Constant::getNullValue(indices->getType()));
+    pointers = ir_.b.CreateSelect(active, pointers, ir_.widen(ref.pointer, lanes_.width));
     active = nullptr;
   }
-  Value* pointers = ir_.b.CreateGEP(element, ref.pointer, indices);
   if (!hardware) {
     Value* out = llvm::PoisonValue::get(type);
     for (int i = 0; i < lanes_.width; ++i) {

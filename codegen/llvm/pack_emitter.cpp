@@ -148,7 +148,7 @@ void PackEmitter::along_side(const PackJob& job) {
 /// Whether `width` positions from `base` on pass all guards of the element for every k; `known` lists those guards.
 Value* PackEmitter::interior(const PackJob& job, Value* base, int width, std::vector<Expr>& known) {
   const Expr& lane = job.side.back().var;
-  const Guards guards = find_guards({Stmt{Let{lane, job.element}}}, "");
+  const Guards guards = find_guards({Stmt{Let{Expr::local("element", job.element.type()), job.element}}}, "");
   Value* all = ir_.b.getTrue();
   ExprEmitter::Scope scope(ex_);
   ex_.bind(lane, base);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "codegen/llvm/contract_plan.h"
 #include "codegen/llvm/expr_emitter.h"
@@ -67,6 +68,77 @@ bool lanes_along_domain(const std::vector<Axis>& domain, const Body& body, int w
   return costs.domain <= costs.inside;
 }
 
+/// The relative cost of one vector of values with the vector along an axis; shared nodes count once.
+class VectorCost {
+ public:
+  VectorCost(std::string axis, int width) : axis_(std::move(axis)), width_(width) {}
+
+  double of(const Expr& root) {
+    visit(root, [&](const Expr& e) {  // operands first
+      bool depends = e.op() == ExprOp::Symbol && e.name() == axis_;
+      for (const Expr& a : e.args()) depends = depends || varying_.count(a.id());
+      if (depends) varying_.insert(e.id());
+    });
+    return cost(root);
+  }
+
+ private:
+  double operands(const Expr& e) {
+    double sum = 0;
+    for (const Expr& a : e.args()) sum += cost(a);
+    return sum;
+  }
+  double cost(const Expr& e) {
+    if (!varying_.count(e.id()) || !seen_.insert(e.id()).second) return 0;
+    switch (e.op()) {
+      case ExprOp::Load: {
+        const auto step = has_load(e.arg(0)) ? std::nullopt : linear_coefficient(e.arg(0), axis_);
+        if (!step) return width_ + operands(e);
+        return step->is_const(1) ? 1 : step->is_const(2) ? 3 : width_ / 2;
+      }
+      case ExprOp::Select: {
+        const double a = cost(e.arg(1)), b = cost(e.arg(2));
+        if (!varying_.count(e.arg(0).id())) return std::max(a, b) + 1;  // a branch
+        return a + b + 1 + cost(e.arg(0));
+      }
+      case ExprOp::FloorDiv:
+      case ExprOp::FloorMod: return 6 + operands(e);
+      case ExprOp::Call: return info_of(e.fn()).flops / 2 + operands(e);
+      default: return 0.5 + operands(e);
+    }
+  }
+
+  std::string axis_;
+  int width_;
+  std::unordered_set<const void*> varying_, seen_;
+};
+
+/// Cost of one element of the body with the vector along `axis`.
+double axis_cost(const Body& body, const Axis& axis, int width) {
+  VectorCost vector(axis.var.name(), width);
+  std::vector<Expr> roots;  // keeps the nodes alive that `vector` knows by address
+  double cost = 1;
+  for_each_expr(body, [&](const Expr& e) {
+    roots.push_back(e);
+    cost += vector.of(e);
+  });
+  const auto n = axis.extent.as_int();
+  const double used = n && *n > 0 ? static_cast<double>(*n) / static_cast<double>((*n + width - 1) / width * width) : 1;
+  return cost / used;
+}
+
+/// Moves the axis along which vectors are cheapest to the end; the last axis keeps its place unless another is far better.
+void order_axes(std::vector<Axis>& axes, const Body& body, int width) {
+  size_t best = axes.size() - 1;
+  double least = axis_cost(body, axes.back(), width) / 1.5;
+  for (size_t i = axes.size(); i-- > 0 && i + 3 >= axes.size();)
+    if (const double cost = axis_cost(body, axes[i], width); cost < least) {
+      least = cost;
+      best = i;
+    }
+  std::rotate(axes.begin() + static_cast<ptrdiff_t>(best), axes.begin() + static_cast<ptrdiff_t>(best) + 1, axes.end());
+}
+
 }  // namespace
 
 PointsPlan plan_points(const Kernel& kernel, const Machine& machine) {
@@ -77,9 +149,10 @@ PointsPlan plan_points(const Kernel& kernel, const Machine& machine) {
   simplify_axes(p.rows, p.body);
   int64_t cost = 0;
   if (lanes_along_domain(p.rows, p.body, width)) {
+    p.body = unroll_reductions(p.body, kUnrolledWindow);
+    order_axes(p.rows, p.body, width);
     p.lanes = p.rows.back();
     p.rows.pop_back();
-    p.body = unroll_reductions(p.body, kUnrolledWindow);
     cost = std::max<int64_t>(1, body_flops(p.body) / 4);
   } else {
     cost = std::max<int64_t>(1, body_flops(p.body) / 4);

@@ -12,6 +12,9 @@ namespace ingot::cli {
 
 constexpr int kBadInput = 2;
 
+/// Parses, runs the verb, prints an Error; the exit code.
+int run_command_line(int argc, char** argv);
+
 /// What a verb returns: the exit code, or an error that main prints.
 using Outcome = Result<int>;
 struct Verb {

@@ -81,14 +81,13 @@ std::vector<fs::path> data_sets(const fs::path& folder, bool smallest) {
   }
   return sets;
 }
-/// Model folders at or below the given ones.
+/// Models at or below the given folders.
 std::vector<fs::path> find_models(const std::vector<std::string>& roots) {
   std::vector<fs::path> found;
   for (const std::string& r : roots) {
-    if (fs::exists(fs::path(r) / "model.onnx")) { found.emplace_back(r); continue; }
     if (!fs::is_directory(r)) continue;
     for (auto it = fs::recursive_directory_iterator(r); it != fs::recursive_directory_iterator(); ++it)
-      if (it->path().filename() == "model.onnx") found.push_back(it->path().parent_path());
+      if (it->path().extension() == ".onnx") found.push_back(it->path());
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -126,12 +125,13 @@ Result<std::string> run_set(const TestArgs& a, const Model& m, const fs::path& m
 
 Outcome run_test(const TestArgs& a) {
   const auto models = find_models(a.folders);
-  if (models.empty()) return make_error(ErrorKind::NotFound, "no folder with a model.onnx among those given");
+  if (models.empty()) return make_error(ErrorKind::NotFound, "no .onnx file in the folders given");
   int passed = 0, failed = 0;
   nlohmann::json failures = nlohmann::json::array();
   const CompileOptions options = INGOT_TRY(a.common.to_compile());
-  for (const fs::path& folder : models) {
-    auto m = Model::load((folder / "model.onnx").string(), a.device, options);
+  for (const fs::path& path : models) {
+    const fs::path folder = path.parent_path();
+    auto m = Model::load(path.string(), a.device, options);
     for (const fs::path& set : data_sets(folder, a.smallest)) {
       const std::string name = folder.filename().string() + "/" + set.filename().string();
       Result<std::string> r = m ? run_set(a, *m, folder, set) : Result<std::string>(m.error());

@@ -15,6 +15,7 @@ namespace {
 bool is_cpu(const std::string& t) { return t == "cpu" || t.rfind("x86-64", 0) == 0; }
 /// 90 of "sm_90a" or "ptx_90"; 0 when it is no CUDA target.
 int capability_of(const std::string& t) {
+  if (t == kSourceTarget) return 90;
   for (const char* prefix : {"sm_", "ptx_"})
     if (t.rfind(prefix, 0) == 0) return std::atoi(t.c_str() + std::string_view(prefix).size());
   return 0;
@@ -46,11 +47,9 @@ Result<BuiltKernel> build_cpu(const Kernel& kernel, const TargetTraits& traits, 
   return built;
 }
 
-/// What decides a binary: the text below the header comment, the target, the compiler and its options.
+/// What decides a binary: the text below the header comment with its prelude, the target, the compiler and its options.
 Hash128 cuda_key(const EmittedKernel& k, const std::string& target, const std::string& version) {
-  const size_t body = k.source.find("\n\n");
-  const std::string text = body == std::string::npos ? k.source : k.source.substr(body);
-  return hash_text(fmt::format("cuda\n{}\n{}\n{}\n{}", target, version, nvrtc_options(), text));
+  return hash_text(fmt::format("cuda\n{}\n{}\n{}\n{}", target, version, nvrtc_options(), cuda_cache_text(k)));
 }
 
 Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits, const std::vector<std::string>& targets, runtime::Store* store) {
@@ -97,7 +96,7 @@ Result<TargetTraits> traits_of(const std::vector<std::string>& targets) {
 
 Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store) {
   if (traits.kind == TargetKind::Cpu) return KernelCompiler([=](const Kernel& k) { return build_cpu(k, traits, store.get()); });
-  INGOT_TRY(nvrtc_version());
+  if (targets != std::vector<std::string>{kSourceTarget}) INGOT_TRY(nvrtc_version());
   return KernelCompiler([=](const Kernel& k) { return build_cuda(k, traits, targets, store.get()); });
 }
 

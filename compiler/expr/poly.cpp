@@ -86,6 +86,16 @@ Poly division_poly(const Expr& e) {
     result.add(to_poly(is_div ? floor_div(*rc, *c) : floor_mod(*rc, *c)));
     return result;
   }
+  // (x div a + c) div b is (x + c*a) div (a*b): chains of strided layers stay one division.
+  if (is_div && c && *c > 0 && rest.terms.size() == 2) {
+    const auto& [low_atoms, low] = *rest.terms.begin();
+    const auto& [high_atoms, high] = *std::next(rest.terms.begin());
+    if (low_atoms.empty() && high == 1 && high_atoms.size() == 1 && high_atoms[0].op() == ExprOp::FloorDiv)
+      if (auto inner = high_atoms[0].arg(1).as_int(); inner && *inner > 0) {
+        result.add(to_poly(floor_div(high_atoms[0].arg(0) + low * *inner, *inner * *c)));
+        return result;
+      }
+  }
   // (a div b) div c is a div (b*c); (a mod (b*c)) mod c is a mod c.
   if (c && *c > 0 && r.op() == e.op())
     if (auto inner = r.arg(1).as_int(); inner && *inner > 0) {

@@ -36,18 +36,36 @@ class GraphParser {
       g_.output_names.push_back(INGOT_TRY(in_.quoted()));
     } while (in_.accept(","));
     INGOT_TRY(in_.expect("}"));
-    for (const auto& [name, e] : symbols_) g_.symbols.push_back(e);
+    for (const auto& [name, e] : symbols_) g_.symbols.push_back(e);  // nested graphs know the outer ones
     return std::move(g_);
   }
 
  private:
+  /// Names in the inputs' dims that no range is given for.
+  Status declare_bare_symbols(std::string_view inputs) {
+    if (!symbols_.empty() && inputs.find('[') == std::string_view::npos) return {};
+    for (size_t open = inputs.find('['); open != std::string_view::npos; open = inputs.find('[', open + 1)) {
+      const size_t close = inputs.find(']', open);
+      for (size_t i = open; i < close && i < inputs.size();) {
+        size_t n = i;
+        while (n < inputs.size() && (std::isalnum(static_cast<unsigned char>(inputs[n])) || inputs[n] == '_')) ++n;
+        const std::string name(inputs.substr(i, n - i));
+        const bool function = n < inputs.size() && inputs[n] == '(';
+        if (!name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) && !function) bare_.push_back(name);
+        i = std::max(n, i + 1);
+      }
+    }
+    return {};
+  }
   /// Ranges stand after the inputs that use them, so they are read ahead.
   Status declare_symbols() {
-    TextCursor ahead = in_;
-    ahead.raw_until("{");
-    const std::string_view head = in_.rest().substr(0, in_.rest().size() - ahead.rest().size());
+    const std::string_view rest = in_.rest();
+    size_t end = 0;
+    for (bool quoted = false; end < rest.size() && (quoted || rest[end] != '{'); ++end) quoted ^= rest[end] == '"';
+    const std::string_view head = rest.substr(0, end);
     const size_t where = head.rfind(") where ");
-    if (where == std::string_view::npos) return {};
+    INGOT_TRY(declare_bare_symbols(head.substr(0, where)));
+    if (where == std::string_view::npos) return add_bare();
     TextCursor list(head.substr(where + 8));
     while (!list.at_end()) {
       const std::string name = INGOT_TRY(list.word());
@@ -62,6 +80,10 @@ class GraphParser {
       symbols_.emplace(name, Expr::symbol(name, low, high));
       list.accept(",");
     }
+    return add_bare();
+  }
+  Status add_bare() {
+    for (const std::string& name : bare_) symbols_.emplace(name, Expr::symbol(name));
     return {};
   }
   Result<std::string> value_name() {
@@ -170,6 +192,7 @@ class GraphParser {
   TextCursor& in_;
   OpFinder find_;
   SymbolScope symbols_;
+  std::vector<std::string> bare_;
   Graph g_;
   std::map<std::string, ValueId> values_;
 };

@@ -63,8 +63,8 @@ class Printer {
   std::string symbols() const {
     std::string text;
     for (const Expr& s : g_.symbols) {
-      text += (text.empty() ? "" : ", ") + s.name();
-      if (s.low() != 0 || s.high() < kNoLimit) text += fmt::format(" in [{}, {}]", s.low(), s.high() < kNoLimit ? std::to_string(s.high()) : "inf");
+      if (s.low() == 0 && s.high() >= kNoLimit) continue;
+      text += fmt::format("{}{} in [{}, {}]", text.empty() ? "" : ", ", s.name(), s.low(), s.high() < kNoLimit ? std::to_string(s.high()) : "inf");
     }
     return text.empty() ? "" : " where " + text;
   }

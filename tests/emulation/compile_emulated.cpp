@@ -69,7 +69,9 @@ Status publish(const fs::path& path, std::string_view text) {
 Status write_headers(const fs::path& to) {
   if (fs::exists(to / "complete")) return {};
   for (const EmbeddedFile& f : prelude_table()) INGOT_TRY(publish(to / std::string(f.name), f.text));
-  for (const EmbeddedFile& f : device_table()) INGOT_TRY(publish(to / std::string(f.name), f.text));
+  for (const EmbeddedFile& f : device_table()) {
+    INGOT_TRY(publish(to / fs::path(f.name).filename(), f.text));  // types.cuh includes it by its bare name
+  }
   return publish(to / "complete", "");
 }
 

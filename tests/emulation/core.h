@@ -116,6 +116,7 @@ struct WgOp {
 struct WgSig {
   u64 da, db;
   int n, type, scale_d;
+  bool operator==(const WgSig&) const = default;
 };
 struct Warp {
   struct Cta* cta;

@@ -1,5 +1,5 @@
-// The emulated GPU as a runtime::Device: the CUDA device over the emulator's driver table, loading kernels by their text.
-// Register it for `--device emulator` in test builds:
+// The emulated GPU as a runtime::Device: the CUDA device over the emulator's driver table, loading kernels by their
+// text. Register it for `--device emulator` in test builds:
 //   register_device("emulator", [] { return OpenDevice{open_emulator_device(), kSourceTarget}; });
 #pragma once
 

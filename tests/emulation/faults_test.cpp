@@ -9,6 +9,7 @@
 #include "codegen/cuda/prelude.h"
 #include "codegen/text/kernel_name.h"
 #include "tests/emulation/emulated_driver.h"
+#include "tests/emulation/emulator_device.h"
 #include "tests/emulation/run_sample.h"
 
 using namespace ingot;
@@ -197,4 +198,37 @@ TEST_CASE("the driver refuses what a driver refuses", "[emulated]") {
   CHECK(api.launch_kernel(function, 0, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr) == kErrorInvalidValue);
   CHECK(api.launch_kernel(function, 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr) == kSuccess);
   CHECK(api.module_unload(module) == kSuccess);
+}
+
+TEST_CASE("the emulated device runs kernels by their text", "[emulated]") {
+  auto opened = emulation::open_emulator_device();
+  REQUIRE(opened);
+  runtime::Device& device = *opened.value();
+  const EmittedKernel emitted = emit(broadcast_add(3, 4, DType::F32), nullptr);
+  runtime::KernelInfo info;
+  info.name = emitted.name;
+  info.source = emitted.source;
+  info.threads = emitted.threads;
+  info.shared_bytes = emitted.shared_bytes;
+  const auto kernel = device.load(info);
+  REQUIRE(kernel);
+  const float x[] = {1, -2, 3, -4, 5, 6, 7, 8, 9, 10, 11, 12}, bias[] = {0.5f, 0.5f, 0, -20};
+  float y[12] = {};
+  void* buffers[3];
+  for (void*& b : buffers) {
+    auto memory = device.allocate(sizeof x);
+    REQUIRE(memory);
+    b = memory.value();
+  }
+  REQUIRE(device.copy_to_device(buffers[0], x, sizeof x, nullptr));
+  REQUIRE(device.copy_to_device(buffers[1], bias, sizeof bias, nullptr));
+  const int64_t dims[] = {3};
+  REQUIRE(device.launch(*kernel.value(), buffers, dims, {1, 1, 1}, nullptr));
+  REQUIRE(device.copy_to_host(y, buffers[2], sizeof y, nullptr));
+  REQUIRE(device.synchronize(nullptr));
+  CHECK(y[0] == 1.5f);
+  CHECK(y[1] == 0.0f);
+  CHECK(y[10] == 11.0f);
+  CHECK(y[11] == 0.0f);
+  for (void* b : buffers) device.release(b);
 }

@@ -57,7 +57,7 @@ double error_of(const Tensor& got, const Tensor& want, bool inexact) {
   return worst;
 }
 
-/// Buffers of one launch, in the emulated device's memory.
+/// Buffers of one launch, in the device's memory.
 class DeviceBuffers {
  public:
   DeviceBuffers(const DriverApi& api, const Kernel& kernel, const std::vector<Tensor>& contents) : api_(api) {
@@ -66,7 +66,9 @@ class DeviceBuffers {
       api.mem_alloc(&p, std::max<size_t>(contents[i].bytes(), 1));
       const Buffer& b = kernel.buffers[i];
       if (!b.is_output) api.memcpy_htod_async(p, contents[i].data(), contents[i].bytes(), nullptr);
-      emulation::describe(reinterpret_cast<void*>(p), b.name.c_str(), !b.is_output);
+      if (&api == &emulation::emulated_driver()) {
+        emulation::describe(reinterpret_cast<void*>(p), b.name.c_str(), !b.is_output);
+      }
       pointers_.push_back(p);
     }
   }
@@ -80,13 +82,13 @@ class DeviceBuffers {
   std::vector<DevicePtr> pointers_;
 };
 
-Status launch(const DriverApi& api, const EmittedKernel& emitted, const Sample& sample, std::vector<DevicePtr>& buffers,
-              bool& failed) {
-  const auto image = INGOT_TRY(emulation::emulate_module(emitted.source));
+Result<DriverStatus> launch(const DriverApi& api, const std::vector<uint8_t>& image, const EmittedKernel& emitted,
+                            const Sample& sample, std::vector<DevicePtr>& buffers) {
   Module module = nullptr;
   Function function = nullptr;
   INGOT_DRIVER_TRY(api, module_load_data, &module, image.data());
   INGOT_DRIVER_TRY(api, module_get_function, &function, module, emitted.name.c_str());
+  INGOT_DRIVER_TRY(api, func_set_attribute, function, FunctionAttribute::MaxDynamicSharedBytes, emitted.shared_bytes);
   std::vector<int64_t> dims;
   for (const Expr& d : sample.kernel.dims) dims.push_back(sample.dims.at(d.name()));
   std::vector<void*> parameters;
@@ -95,13 +97,12 @@ Status launch(const DriverApi& api, const EmittedKernel& emitted, const Sample& 
   unsigned grid[3];
   for (size_t i = 0; i < 3; ++i)
     grid[i] = static_cast<unsigned>(evaluate_int(emitted.grid[i], sample.dims).value_or(0));
-  const DriverStatus status =
+  DriverStatus status =
       api.launch_kernel(function, grid[0], grid[1], grid[2], static_cast<unsigned>(emitted.threads), 1, 1,
                         static_cast<unsigned>(emitted.shared_bytes), nullptr, parameters.data(), nullptr);
+  if (status == kSuccess) status = api.ctx_synchronize();
   api.module_unload(module);
-  failed = status == kErrorLaunchFailed;
-  if (status != kSuccess && !failed) return api.error(status, "launch_kernel");
-  return {};
+  return status;
 }
 
 }  // namespace
@@ -127,23 +128,31 @@ Result<std::vector<Tensor>> expected_outputs(const Sample& sample, std::vector<T
   return buffers;
 }
 
-Result<Outcome> run_sample(const Sample& sample, const EmittedKernel& emitted, uint64_t seed) {
-  const DriverApi& api = emulation::emulated_driver();
-  emulation::launch_options().seed = seed;
+Result<Outcome> run_sample_on(const DriverApi& api, const std::vector<uint8_t>& image, const Sample& sample,
+                              const EmittedKernel& emitted, uint64_t seed) {
   const std::vector<Tensor> buffers = random_buffers(sample, seed);
   const std::vector<Tensor> want = INGOT_TRY(expected_outputs(sample, buffers));
   DeviceBuffers device(api, sample.kernel, buffers);
+  const DriverStatus status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
+  if (status != kSuccess && status != kErrorLaunchFailed) return api.error(status, "launch_kernel");
   Outcome outcome;
-  bool failed = false;
-  INGOT_TRY(launch(api, emitted, sample, device.pointers(), failed));
-  outcome.faults = emulation::last_report().faults;
-  outcome.completed = emulation::last_report().completed;
+  outcome.completed = status == kSuccess;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!sample.kernel.buffers[i].is_output) continue;
     Tensor got(buffers[i].type(), buffers[i].dims());
-    api.memcpy_dtoh_async(got.mutable_data(), device.pointers()[i], got.bytes(), nullptr);
+    INGOT_DRIVER_TRY(api, memcpy_dtoh_async, got.mutable_data(), device.pointers()[i], got.bytes(), nullptr);
+    INGOT_DRIVER_TRY(api, ctx_synchronize);
     outcome.worst_error = std::max(outcome.worst_error, error_of(got, want[i], sample.tolerance > 0));
   }
+  return outcome;
+}
+
+Result<Outcome> run_sample(const Sample& sample, const EmittedKernel& emitted, uint64_t seed) {
+  emulation::launch_options().seed = seed;
+  const auto image = INGOT_TRY(emulation::emulate_module(emitted.source));
+  Outcome outcome = INGOT_TRY(run_sample_on(emulation::emulated_driver(), image, sample, emitted, seed));
+  outcome.faults = emulation::last_report().faults;
+  outcome.completed = emulation::last_report().completed;
   return outcome;
 }
 

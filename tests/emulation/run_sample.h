@@ -1,4 +1,4 @@
-// Runs one sample kernel under the emulator and compares with the interpreter.
+// Runs one sample kernel under the emulator, or on a GPU, and compares with the interpreter.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include "codegen/backend.h"
 #include "compiler/support/result.h"
 #include "compiler/support/tensor.h"
+#include "runtime/cuda/driver_api.h"
 #include "tests/emulation/sample_kernels.h"
 
 namespace ingot::samples {
@@ -23,6 +24,10 @@ struct Outcome {
 std::vector<Tensor> random_buffers(const Sample& sample, uint64_t seed);
 /// What the interpreter makes of them.
 Result<std::vector<Tensor>> expected_outputs(const Sample& sample, std::vector<Tensor> buffers);
+
+/// Launches `emitted` on a device: `image` is what its driver loads. The outcome has no faults of the emulator.
+Result<Outcome> run_sample_on(const runtime::cuda::DriverApi& api, const std::vector<uint8_t>& image,
+                              const Sample& sample, const EmittedKernel& emitted, uint64_t seed = 1);
 
 /// Launches `emitted` through the emulated driver. The Error is for what is no fault of the kernel: no compiler, a bad
 /// grid.

@@ -82,11 +82,70 @@ extern "C" void emu_wgmma_fence() {
   ++me().wg_fence;
   me().wg_waits = 0;
 }
+/// A record of one instruction of a warp, made by the first lane that issues it.
+static void open_op(Warp& w, const WgSig& sig, float* d, bool from_registers, int ta, int tb) {
+  std::unique_ptr<WgOp> p;
+  if (w.free_ops.empty()) p = std::make_unique<WgOp>();
+  else {
+    p = std::move(w.free_ops.back());
+    w.free_ops.pop_back();
+  }
+  const Fiber& f = me();
+  p->da = sig.da;
+  p->db = sig.db;
+  p->n = sig.n;
+  p->type = sig.type;
+  p->ta = ta;
+  p->tb = tb;
+  p->scale_d = sig.scale_d;
+  p->from_regs = from_registers;
+  p->lanes = 0;
+  p->chunks = 0;
+  p->acc = nullptr;
+  p->pc = f.pc;
+  for (auto& x : w.accs)
+    if (x->reg[f.lane] == d && x->n == sig.n) p->acc = x.get();
+  p->starts = !p->acc;
+  if (p->starts) {
+    if (w.free_accs.empty()) w.accs.push_back(std::make_unique<Acc>());
+    else {
+      w.accs.push_back(std::move(w.free_accs.back()));
+      w.free_accs.pop_back();
+    }
+    p->acc = w.accs.back().get();
+    p->acc->n = sig.n;
+    p->acc->inflight = 0;
+    for (auto& r : p->acc->reg) r = nullptr;
+  }
+  ++p->acc->inflight;
+  w.ops.push_back(std::move(p));
+}
+
+/// The tensor core takes a lane's accumulators: their values go to the tile, a poison into the registers.
+static void take_accumulators(WgOp& o, float* d) {
+  Fiber& f = me();
+  if (!f.wg_fence || f.wg_waits)
+    fault("missing-wgmma-fence", "first wgmma on registers that were in use, without wgmma.fence");
+  o.acc->reg[f.lane] = d;
+  const u32 r = f.lane / 4;
+  for (int j = 0; j < o.n / 8; ++j)
+    for (int q = 0; q < 4; ++q) {
+      if (o.scale_d) {
+        const u32 v = __builtin_bit_cast(u32, d[4 * j + q]);
+        if (v == 0xfefefefe || v == ~0u)
+          fault("uninitialised-accumulator", "wgmma adds to registers that were never written");
+        o.acc->tile[(r + (q >> 1) * 8) * o.n + 8 * j + 2 * (f.lane % 4) + (q & 1)] = d[4 * j + q];
+      }
+      d[4 * j + q] = __builtin_bit_cast(float, kPoison);
+    }
+}
+
 extern "C" void emu_wgmma(float* d, int n, int type, u64 da, const u32* a, u64 db, int ta, int tb, int scale_d) {
   HERE();
   Fiber& f = me();
   Warp& w = *f.warp;
-  const u32 k = f.wg_ops++, bit = 1u << f.lane;
+  const u32 k = f.wg_ops++;
+  const WgSig mine{da, db, n, type, scale_d != 0};
   if (n % 8 || n > 256 || (type == 2 && (ta || tb))) {
     fault("bad-wgmma", "n %d type %d", n, type);
     die();
@@ -95,72 +154,23 @@ extern "C" void emu_wgmma(float* d, int n, int type, u64 da, const u32* a, u64 d
     fault("warp-diverged", "a lane issues a wgmma that its warp has already waited for");
     die();
   }
+  auto& log = w.cta->wg_log[w.idx / 4];
   if (k - w.op_base == w.ops.size()) {  // first lane here
-    std::unique_ptr<WgOp> p;
-    if (w.free_ops.empty()) p = std::make_unique<WgOp>();
-    else {
-      p = std::move(w.free_ops.back());
-      w.free_ops.pop_back();
-    }
-    p->da = da;
-    p->db = db;
-    p->n = n;
-    p->type = type;
-    p->ta = ta;
-    p->tb = tb;
-    p->scale_d = scale_d != 0;
-    p->from_regs = a != nullptr;
-    p->lanes = 0;
-    p->chunks = 0;
-    p->acc = nullptr;
-    p->pc = f.pc;
-    for (auto& x : w.accs)
-      if (x->reg[f.lane] == d && x->n == n) p->acc = x.get();
-    p->starts = !p->acc;
-    if (p->starts) {
-      if (w.free_accs.empty()) w.accs.push_back(std::make_unique<Acc>());
-      else {
-        w.accs.push_back(std::move(w.free_accs.back()));
-        w.free_accs.pop_back();
-      }
-      p->acc = w.accs.back().get();
-      p->acc->n = n;
-      p->acc->inflight = 0;
-      for (auto& r : p->acc->reg) r = nullptr;
-    }
-    ++p->acc->inflight;
-    w.ops.push_back(std::move(p));
-    auto& log = w.cta->wg_log[w.idx / 4];
-    if (log.size() <= k) log.push_back({da, db, n, type, scale_d != 0});
+    open_op(w, mine, d, a != nullptr, ta, tb);
+    if (log.size() <= k) log.push_back(mine);
   }
   WgOp& o = *w.ops[k - w.op_base];
-  const WgSig& sig = w.cta->wg_log[w.idx / 4][k];
-  if (o.n != n || o.type != type || o.da != da || o.db != db || o.scale_d != (scale_d != 0) || sig.n != n ||
-      sig.scale_d != (scale_d != 0) || sig.type != type || sig.da != da || sig.db != db)
+  if (!(mine == log[k]) || !(mine == WgSig{o.da, o.db, o.n, o.type, o.scale_d}))
     fault("wgmma-not-uniform",
-          "the threads of a warpgroup issue different wgmmas (descriptors %llx/%llx and %llx/%llx)", da, db, sig.da,
-          sig.db);
-  if (o.starts) {
-    if (!f.wg_fence || f.wg_waits)
-      fault("missing-wgmma-fence", "first wgmma on registers that were in use, without wgmma.fence");
-    o.acc->reg[f.lane] = d;
-    const u32 r = f.lane / 4;
-    for (int j = 0; j < n / 8; ++j)
-      for (int q = 0; q < 4; ++q) {
-        if (o.scale_d) {
-          const u32 v = __builtin_bit_cast(u32, d[4 * j + q]);
-          if (v == 0xfefefefe || v == ~0u)
-            fault("uninitialised-accumulator", "wgmma adds to registers that were never written");
-          o.acc->tile[(r + (q >> 1) * 8) * n + 8 * j + 2 * (f.lane % 4) + (q & 1)] = d[4 * j + q];
-        }
-        d[4 * j + q] = __builtin_bit_cast(float, kPoison);
-      }
-  } else if (o.acc->reg[f.lane] != d) fault("wgmma-not-uniform", "lanes of a warp use different accumulators");
+          "the threads of a warpgroup issue different wgmmas (descriptors %llx/%llx and %llx/%llx)", da, db, log[k].da,
+          log[k].db);
+  if (o.starts) take_accumulators(o, d);
+  else if (o.acc->reg[f.lane] != d) fault("wgmma-not-uniform", "lanes of a warp use different accumulators");
   if (a) {
     std::memcpy(o.a[f.lane], a, 16);
     o.a_reg[f.lane] = a;
   }
-  if ((o.lanes |= bit) == ~0u) execute(w, o);
+  if ((o.lanes |= 1u << f.lane) == ~0u) execute(w, o);
 }
 extern "C" void emu_wgmma_commit() {
   HERE();

@@ -1,0 +1,75 @@
+// The hand-made kernels on a real GPU: the only place where the PTX bodies of the prelude are compared with what they
+// mean. Without a GPU (or NVRTC) every case says that it is skipped.
+#define CATCH_CONFIG_MAIN
+#include <catch2/catch.hpp>
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_backend.h"
+#include "runtime/cuda/cuda_device.h"
+#include "tests/emulation/run_sample.h"
+
+using namespace ingot;
+using namespace ingot::samples;
+using namespace ingot::runtime::cuda;
+
+namespace {
+
+/// GPU 0 with its context current, or why there is none.
+struct Gpu {
+  const DriverApi* api = nullptr;
+  std::string target;
+  TargetTraits traits;
+};
+
+Result<Gpu> open_gpu() {
+  Gpu gpu;
+  gpu.api = INGOT_TRY(load_driver());
+  const auto all = INGOT_TRY(runtime::list_cuda_devices(*gpu.api));
+  if (all.empty()) return make_error(ErrorKind::NotFound, "the driver sees no GPU");
+  DeviceOrdinal device = 0;
+  Context context = nullptr;
+  INGOT_DRIVER_TRY(*gpu.api, device_get, &device, 0);
+  INGOT_DRIVER_TRY(*gpu.api, primary_ctx_retain, &context, device);
+  INGOT_DRIVER_TRY(*gpu.api, ctx_set_current, context);
+  gpu.traits = cuda_traits(all[0].compute_capability);
+  gpu.target = fmt::format("sm_{}", all[0].compute_capability);
+  return gpu;
+}
+
+Gpu* gpu_or_skip() {
+  static Result<Gpu> gpu = open_gpu();
+  if (gpu) return &gpu.value();
+  WARN("skipped: " << gpu.error().to_string());
+  return nullptr;
+}
+
+void check_on(const Gpu& gpu, const Sample& sample, const TargetTraits& planned_for) {
+  const auto emitted = emit_cuda(sample.kernel, planned_for);
+  if (!emitted) FAIL(emitted.error().to_string());
+  INFO(sample.name << ", " << to_string(emitted.value().schedule) << "\n" << emitted.value().source);
+  const auto binaries = compile_cuda(emitted.value(), std::vector<std::string>{gpu.target});
+  if (!binaries) FAIL(binaries.error().to_string());
+  const auto outcome = run_sample_on(*gpu.api, binaries.value()[0].code, sample, emitted.value());
+  if (!outcome) FAIL(outcome.error().to_string());
+  CHECK(outcome.value().completed);
+  CHECK(outcome.value().worst_error <= sample.tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("kernels on a GPU agree with the interpreter", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu) return;
+  for (const Sample& sample : all_samples()) check_on(*gpu, sample, gpu->traits);
+}
+
+TEST_CASE("wide plans on a GPU agree too", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu) return;
+  TargetTraits tiny = gpu->traits;
+  tiny.parallel_units = 1;
+  for (const Sample& sample : all_samples()) check_on(*gpu, sample, tiny);
+}

@@ -1,0 +1,116 @@
+// Fused against unfused on the interpreter: the same graph, once with every node a kernel of its own and once in groups,
+// must give the same numbers, for several sizes of its dynamic dimensions, zero included.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "compiler/driver/reference.h"
+#include "compiler/ir/text.h"
+#include "compiler/ops/registry.h"
+#include "passes/pass_manager.h"
+#include "passes/plan_memory.h"
+
+using namespace ingot;
+
+namespace {
+
+struct Prepared {
+  Graph graph;
+  MemoryPlan plan;
+  LoweredProgram lowered;
+};
+Prepared prepare(const char* text, bool fuse) {
+  auto g = parse_graph(text, find_op);
+  INFO((g.ok() ? "" : g.error().to_string()));
+  REQUIRE(g.ok());
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  ctx.fuse = fuse;
+  auto trace = run_pipeline(*g, ctx, {});
+  INFO((trace.ok() ? "" : trace.error().to_string()));
+  REQUIRE(trace.ok());
+  Prepared p{std::move(*g), {}, {}};
+  p.plan = plan_memory(p.graph);
+  auto lowered = lower_program(p.graph, p.plan);
+  REQUIRE(lowered.ok());
+  p.lowered = std::move(*lowered);
+  return p;
+}
+Tensor random_tensor(std::vector<int64_t> dims, uint64_t seed) {
+  Tensor t(DType::F32, std::move(dims));
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < t.count(); ++i) t.set_float(i, normal(rng));
+  return t;
+}
+/// Runs both forms and compares; returns how many kernels the fused one has.
+size_t expect_equal(const char* text, const std::vector<std::vector<int64_t>>& dims) {
+  const Prepared fused = prepare(text, true), apart = prepare(text, false);
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < dims.size(); ++i) inputs.push_back(random_tensor(dims[i], i + 1));
+  auto got = run_reference(fused.graph, fused.plan, fused.lowered, {}, inputs);
+  auto want = run_reference(apart.graph, apart.plan, apart.lowered, {}, inputs);
+  INFO((got.ok() ? "" : got.error().to_string()));
+  REQUIRE(got.ok());
+  REQUIRE(want.ok());
+  for (size_t i = 0; i < got->size(); ++i) {
+    REQUIRE((*got)[i].dims() == (*want)[i].dims());
+    for (int64_t k = 0; k < (*got)[i].count(); ++k) {
+      const double g = (*got)[i].float_at(k), w = (*want)[i].float_at(k);
+      INFO("output " << i << " element " << k);
+      REQUIRE(g == Approx(w).margin(1e-5));
+    }
+  }
+  return fused.lowered.kernels.size();
+}
+
+const char* const kBlock = R"(graph (%0 "x": f32[N,4,H,6]) where N in [0, inf], H in [1, inf] {
+  %1 = const "w": f32[8,4,3,3] data 1111
+  %2 = Conv(%0, %1) {kernel=[3, 3], strides=[2, 1], dilations=[1, 1], begins=[1, 1], ends=[1, 1]}: f32[N,8,(H - 1)//2 + 1,6]
+  %3 = const "s": f32[8] data 2222
+  %4 = const "b": f32[8] data 3333
+  %5 = const "m": f32[8] data 4444
+  %6 = const "v": f32[] {1.5}
+  %7 = Expand(%6) {shape=[8]}: f32[8]
+  %8 = BatchNormalization(%2, %3, %4, %5, %7): f32[N,8,(H - 1)//2 + 1,6]
+  %9 = Relu(%8): f32[N,8,(H - 1)//2 + 1,6]
+  %10 = ReduceMean(%9) {axes=[2, 3]}: f32[N,8,1,1]
+  %11 = Sigmoid(%10): f32[N,8,1,1]
+  %12 = Mul(%9, %11): f32[N,8,(H - 1)//2 + 1,6]
+  return %12 "y", %9 "z"
+})";
+const char* const kAttention = R"(graph (%0 "q": f32[B,S,8]) {
+  %1 = Reshape(%0) {shape=[B, S, 2, 4]}: f32[B,S,2,4]
+  %2 = Transpose(%1) {perm=[0, 2, 1, 3]}: f32[B,2,S,4]
+  %3 = Transpose(%1) {perm=[0, 2, 3, 1]}: f32[B,2,4,S]
+  %4 = MatMul(%2, %3): f32[B,2,S,S]
+  %5 = Softmax(%4) {axis=3}: f32[B,2,S,S]
+  %6 = MatMul(%5, %2): f32[B,2,S,4]
+  %7 = Transpose(%6) {perm=[0, 2, 1, 3]}: f32[B,S,2,4]
+  %8 = Reshape(%7) {shape=[B, S, 8]}: f32[B,S,8]
+  %9 = LayerNormalization(%8) {axis=2}: f32[B,S,8]
+  return %9 "y"
+})";
+
+}  // namespace
+
+TEST_CASE("a convolution block with squeeze and excite") {
+  for (int64_t n : {1, 3})
+    for (int64_t h : {1, 5, 8}) CHECK(expect_equal(kBlock, {{n, 4, h, 6}}) == 2);
+  expect_equal(kBlock, {{0, 4, 5, 6}});
+}
+TEST_CASE("attention and layer norm") {
+  for (int64_t b : {1, 2})
+    for (int64_t s : {1, 7}) CHECK(expect_equal(kAttention, {{b, s, 8}}) <= 5);
+}
+TEST_CASE("movement into and out of pointwise work") {
+  const char* text = R"(graph (%0 "x": f32[N,6], %1 "y": f32[N,3]) {
+  %2 = Transpose(%0) {perm=[1, 0]}: f32[6,N]
+  %3 = Slice(%2) {starts=[4, 0], steps=[-2, 1], sizes=[3, N]}: f32[3,N]
+  %4 = Transpose(%3) {perm=[1, 0]}: f32[N,3]
+  %5 = Add(%4, %1): f32[N,3]
+  %6 = Concat(%5, %0) {axis=1}: f32[N,9]
+  %7 = Exp(%6): f32[N,9]
+  return %7 "z"
+})";
+  CHECK(expect_equal(text, {{5, 6}, {5, 3}}) == 1);
+}
