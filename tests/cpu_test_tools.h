@@ -1,6 +1,8 @@
 // Shared by the CPU backend's tests: hand-built kernels run through LLVM and through the kernel interpreter, and compared.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -66,6 +68,27 @@ inline bool close(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * (1 + std::abs(b));
 }
 
+/// Memory that ends (or begins) at an unmapped page: an access beside it crashes the test.
+class FencedMemory {
+ public:
+  FencedMemory(size_t bytes, bool fence_behind) {
+    const size_t page = 4096, used = (std::max<size_t>(bytes, 8) + page - 1) / page * page;
+    size_ = used + 2 * page;
+    base_ = static_cast<char*>(::mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    INGOT_CHECK(base_ != MAP_FAILED && ::mprotect(base_ + page, used, PROT_READ | PROT_WRITE) == 0, "no memory");
+    data_ = base_ + page + (fence_behind ? used - std::max<size_t>(bytes, 8) : 0);
+  }
+  FencedMemory(FencedMemory&& other) noexcept : base_(other.base_), data_(other.data_), size_(other.size_) { other.base_ = nullptr; }
+  ~FencedMemory() {
+    if (base_) ::munmap(base_, size_);
+  }
+  void* data() const { return data_; }
+
+ private:
+  char *base_, *data_;
+  size_t size_;
+};
+
 /// The outputs of the kernel as compiled by the CPU backend, tasks handed out in ranges of `chunk`.
 inline std::vector<Tensor> run_compiled(const KernelCase& c, const TargetTraits& traits, int64_t chunk = 1 << 30) {
   static const std::shared_ptr<OrcJit> jit = OrcJit::create().value();
@@ -75,12 +98,12 @@ inline std::vector<Tensor> run_compiled(const KernelCase& c, const TargetTraits&
   if (!emitted) FAIL(emitted.error().to_string());
   auto code = jit->load(emitted->object, kernel.name);
   if (!code) FAIL(code.error().to_string());
-  std::vector<Tensor> out;
+  std::vector<FencedMemory> memory_of;
   std::vector<void*> pointers;
-  for (size_t i = 0; i < c.tensors.size(); ++i) {
-    out.emplace_back(c.tensors[i].type(), c.tensors[i].dims());
-    std::memcpy(out[i].mutable_data(), c.tensors[i].data(), c.tensors[i].bytes());
-    pointers.push_back(out[i].mutable_data());
+  for (const Tensor& t : c.tensors) {
+    memory_of.emplace_back(t.bytes(), /*fence_behind=*/chunk > 1);
+    pointers.push_back(memory_of.back().data());
+    std::memcpy(pointers.back(), t.data(), t.bytes());
   }
   std::vector<int64_t> dims;
   for (const Expr& d : kernel.dims) dims.push_back(c.dims.at(d.name()));
@@ -90,6 +113,11 @@ inline std::vector<Tensor> run_compiled(const KernelCase& c, const TargetTraits&
   auto* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   for (int64_t first = 0; first < tasks; first += chunk)
     code->function(pointers.data(), dims.data(), first, std::min(first + chunk, tasks), scratch);
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < c.tensors.size(); ++i) {
+    out.emplace_back(c.tensors[i].type(), c.tensors[i].dims());
+    std::memcpy(out[i].mutable_data(), pointers[i], out[i].bytes());
+  }
   return out;
 }
 

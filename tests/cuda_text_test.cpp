@@ -1,6 +1,5 @@
 // CUDA text of hand-made kernels: deterministic and named by content; compiled by NVRTC for every architecture without
 // spills; executed by the emulator and compared with the interpreter, at odd sizes and under many schedules.
-#define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 // The hand-made kernels on a real GPU: the only place where the PTX bodies of the prelude are compared with what they
 // mean. Without a GPU (or NVRTC) every case says that it is skipped.
-#define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // Tests of the emulator itself: faults planted into generated kernels and into the prelude, one at a time, must be
 // reported by name, or show as wrong numbers where the fault is only a wrong number.
-#define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 // The tensor-core half of the prelude and the emulator: TMA, mbarriers, wgmma, cp.async, ldmatrix and mma.sync in two
 // small kernels, with planted faults that must be reported. The same texts compile with NVRTC.
-#define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
 
 #include <cmath>
