@@ -159,6 +159,8 @@ class ProgramBuilder {
     for (ValueId v : n.outputs) in.args.push_back(INGOT_TRY(number_of(v)));
     for (const Expr& d : k.dims) in.dims.push_back(INGOT_TRY(shape(d)));
     const BuiltKernel& built = built_[static_cast<size_t>(in.kernel)];
+    auto& nodes = program_.kernels[static_cast<size_t>(in.kernel)].nodes;
+    nodes.insert(nodes.end(), n.origin.nodes.begin(), n.origin.nodes.end());
     for (size_t d = 0; d < 3; ++d) in.grid[d] = INGOT_TRY(shape(built.grid[d]));
     in.bytes = INGOT_TRY(shape(kernel_bytes(k)));
     in.flops = INGOT_TRY(shape(kernel_flops(k)));

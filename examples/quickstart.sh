@@ -49,7 +49,7 @@ if ! "$ingot" compile "$digits/digits.onnx" -o "$file" --target "$target" --expl
   "$ingot" compile "$digits/digits.onnx" -o "$file" --target cpu --explain
 fi
 
-step 5 "what is in the file: operators before, kernels after fusion"
+step 5 "what is in the file: inputs, outputs and the kernels after fusion"
 "$ingot" inspect "$file"
 
 step 6 "ten handwritten digits that the network has not seen in training, and the time of each kernel"
@@ -62,9 +62,11 @@ Done in $SECONDS s. The compiled model is $PWD/$file ($(stat -c %s "$file") byte
 To look at the images: $digits/images/digit_*.pgm
 
 What to try next ($ingot is the program):
-  ingot compile $digits/digits.onnx -o out.ingot --dump $out/dump   the source of every kernel
-  ingot check $digits/digits.onnx      fused against unfused, group by group
-  ingot bench $digits/digits.onnx      latency, throughput, time per kernel
-  ingot test $digits                   the model's own test data
-  ingot run YOUR_MODEL.onnx                      a model of yours, on random input
+  ingot compile $digits/digits.onnx -o $out/gpu.ingot --target sm_90a --dump $out/dump
+                                       the CUDA source of every kernel, without a GPU (NVRTC is needed)
+  ingot inspect $digits/digits.onnx --explain --kernels   what is fused, and what is not
+  ingot check $digits/digits.onnx   fused against unfused
+  ingot bench $digits/digits.onnx   latency, throughput; --profile: time of each kernel
+  ingot test $digits                the model's own test data
+  ingot run YOUR_MODEL.onnx                 a model of yours, on random input
 END

@@ -83,6 +83,7 @@ Status Importer::import_if(const NodeSite& site) {
     return {};
   }
   if (!content || !content->front().is_const()) {
+    note_deciding({*value});
     fail(site,
          unsupported("its condition is computed at run time; only branches that are known at import are supported"));
     return {};

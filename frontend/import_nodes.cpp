@@ -222,7 +222,28 @@ Result<std::vector<ValueId>> Importer::apply_rule(const NodeSite& site, std::vec
   }
   builder_.origin.nodes = {site.label};
   ImportContext context(view, builder_, std::move(inputs));
-  return rule->apply(context);
+  auto outputs = rule->apply(context);
+  if (!outputs) note_deciding(context.wanted);
+  return outputs;
+}
+
+/// Adds the graph inputs that the values are computed from to the report.
+void Importer::note_deciding(const std::vector<ValueId>& wanted) {
+  std::vector<ValueId> open = wanted;
+  std::unordered_set<uint32_t> seen;
+  while (!open.empty()) {
+    const ValueId v = open.back();
+    open.pop_back();
+    if (!v.valid() || !seen.insert(v.index).second) continue;
+    if (const Node* n = graph_.producer(v)) {
+      open.insert(open.end(), n->inputs.begin(), n->inputs.end());
+      continue;
+    }
+    const bool is_input = std::find(graph_.inputs.begin(), graph_.inputs.end(), v) != graph_.inputs.end();
+    auto& list = report_.deciding;
+    if (is_input && std::find(list.begin(), list.end(), graph_.value(v).name) == list.end())
+      list.push_back(graph_.value(v).name);
+  }
 }
 
 void Importer::bind_outputs(const NodeSite& site, const std::vector<ValueId>& values) {

@@ -74,6 +74,7 @@ class Importer {
   void bind_outputs(const NodeSite& site, const std::vector<ValueId>& values);
   void poison_outputs(const NodeSite& site);
   void fail(const NodeSite& site, const Error& error);
+  void note_deciding(const std::vector<ValueId>& wanted);
   std::string describe_inputs(const NodeSite& site);
   const onnx::Attribute* find_attribute(const NodeSite& site, std::string_view name) const;
   Binding* find(Frame& frame, std::string_view name);

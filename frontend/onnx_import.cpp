@@ -150,6 +150,17 @@ Result<Graph> Importer::run() {
   return std::move(graph_);
 }
 
+std::vector<std::string> required_inputs(const OnnxModel& model) {
+  const onnx::Graph& graph = model.proto().graph();
+  NameSet initialisers;
+  for (const onnx::Tensor& t : graph.initializer()) initialisers.insert(t.name());
+  for (const onnx::SparseTensor& t : graph.sparse_initializer()) initialisers.insert(t.values().name());
+  std::vector<std::string> names;
+  for (const onnx::ValueInfo& info : graph.input())
+    if (!initialisers.contains(info.name())) names.push_back(info.name());
+  return names;
+}
+
 Result<Graph> import_graph(const OnnxModel& model, const ImportOptions& options, ImportReport* report) {
   Importer importer(model, options);
   auto graph = importer.run();

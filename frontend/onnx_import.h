@@ -40,10 +40,15 @@ struct ImportReport {
   size_t nodes = 0;  // imported, those in functions and branches included
   size_t inlined_calls = 0;
   std::vector<Overridable> overridable;
+  /// Inputs whose values decided shapes, axes or branches that could not be imported without them.
+  std::vector<std::string> deciding;
 };
 
 /// Error: the model is malformed (the first fault found), or nodes cannot be imported (all of them, one context line each:
 /// name, position, opset, input types, reason).
 Result<Graph> import_graph(const OnnxModel& model, const ImportOptions& options = {}, ImportReport* report = nullptr);
+
+/// Names of the inputs a caller passes, in order: those of the graph that are no initialisers.
+std::vector<std::string> required_inputs(const OnnxModel& model);
 
 }  // namespace ingot

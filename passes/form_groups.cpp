@@ -208,6 +208,19 @@ class Former {
       args.push_back(view->has(i) ? Expr::local("x" + std::to_string(i), compute_type(view->inputs[i].dtype)) : Expr());
     return count_flops(n.op->lowers_as<Pointwise>()->scalar(*view, args));
   }
+  /// The anchor reads the node's result, rather than only the epilogue.
+  bool feeds_anchor(const Group& r, const Node& n) const {
+    for (ValueId v : n.outputs)
+      for (NodeId u : g_.value(v).users)
+        if (u == r.anchor || r.prologue.count(u)) return true;
+    return false;
+  }
+  void note_prologue(int reader, NodeId id) {
+    Group& r = groups_[reader];
+    if (!r.anchor.valid() || !feeds_anchor(r, g_.node(id))) return;
+    r.prologue.insert(id);
+    r.prologue_flops += scalar_flops(g_.node(id));
+  }
   /// Why group `reader` cannot compute node n where it reads it; null when it can.
   const char* inline_refusal(int reader, NodeId id) {
     const Node& n = g_.node(id);
@@ -218,7 +231,7 @@ class Former {
     const bool many_reads = r.kind == "contraction" || r.kind == "windows";
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
     if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values") return "a product would gather or interpolate each element many times";
-    if (many_reads && scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
+    if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
     return nullptr;
   }
   bool joins_points(int reader, NodeId id) {
@@ -244,8 +257,9 @@ class Former {
           why = refusal;
           ctx_.refuse(groups_.label(id), r >= 0 ? groups_.label(groups_[r].nodes[0]) : "output", refusal);
         }
-      if (!why && who.size() == 1) return groups_.add(who[0], id);
       if (!why) {
+        for (int r : who) note_prologue(r, id);
+        if (who.size() == 1) return groups_.add(who[0], id);
         for (int r : who) groups_[r].inlined.insert(id);
         return;
       }

@@ -7,7 +7,9 @@ namespace ingot {
 Groups::Groups(const Graph& graph) : graph_(graph), order_(graph.order()), owner_(graph.node_count(), -1), seen_(graph.node_count(), 0) {}
 
 int Groups::open(std::string kind, NodeId anchor) {
-  groups_.push_back({std::move(kind), anchor, {}, {}});
+  groups_.emplace_back();
+  groups_.back().kind = std::move(kind);
+  groups_.back().anchor = anchor;
   const int g = static_cast<int>(groups_.size()) - 1;
   if (anchor.valid()) add(g, anchor);
   return g;

@@ -13,6 +13,8 @@ struct Group {
   NodeId anchor;                    // invalid for points
   std::vector<NodeId> nodes;        // owned: each node is in one group
   std::set<NodeId> inlined;         // movement computed again inside this group, owned by none or another
+  std::set<NodeId> prologue;        // nodes that the anchor reads through: repeated for each of its tiles or taps
+  int64_t prologue_flops = 0;       // of one element
 };
 
 class Groups {

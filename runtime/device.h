@@ -1,5 +1,5 @@
-// Device: what the executor needs of a machine: memory, copies, kernels, streams and events. Implemented by cpu/, cuda/ and
-// (over the same driver table as cuda/) by the emulator of the tests.
+// Device: what the executor needs of a machine: memory, copies, kernels, streams and events. Implemented by cpu/, cuda/
+// and (over the same driver table as cuda/) by the emulator of the tests.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct MemoryInfo {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string name() const = 0;          // "cpu", "cuda:0 (NVIDIA H200)"
+  virtual std::string name() const = 0;  // "cpu", "cuda:0 (NVIDIA H200)"
   /// True when the host may use device pointers directly.
   virtual bool is_host() const = 0;
 
@@ -49,7 +49,8 @@ class Device {
   virtual void release(void* memory) = 0;
   virtual MemoryInfo memory_info() const = 0;
 
-  /// Asynchronous; the host side of copy_to_device may be reused at once, that of copy_to_host is valid after synchronize.
+  /// Asynchronous; the host side of copy_to_device may be reused at once, that of copy_to_host is valid after
+  /// synchronize.
   virtual Status copy_to_device(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;
   virtual Status copy_to_host(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;
   virtual Status copy_on_device(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;

@@ -30,6 +30,8 @@ struct SectionRow {
 };
 static_assert(sizeof(SectionRow) == 64);
 
-inline uint64_t align_section(uint64_t n) { return (n + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment; }
+inline uint64_t align_section(uint64_t n) {
+  return (n + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
+}
 
 }  // namespace ingot::runtime

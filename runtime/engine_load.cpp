@@ -22,8 +22,9 @@ class MappedFile {
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path) {
     auto file = std::make_shared<MappedFile>();
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return make_error(errno == ENOENT ? ErrorKind::NotFound : ErrorKind::Io,
-                                  fmt::format("{}: {}", path, std::strerror(errno)));
+    if (fd < 0)
+      return make_error(errno == ENOENT ? ErrorKind::NotFound : ErrorKind::Io,
+                        fmt::format("{}: {}", path, std::strerror(errno)));
     struct stat info;
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
       ::close(fd);
@@ -64,11 +65,13 @@ Status read_header(const MappedFile& file, EngineHeader& header) {
     return invalid("not an .ingot file");
   std::memcpy(&header, file.data(), sizeof header);
   if (header.version != kEngineFileVersion)
-    return unsupported(fmt::format("the file has format version {}; this build reads version {}: compile the model again",
-                                   header.version, kEngineFileVersion));
+    return unsupported(
+        fmt::format("the file has format version {}; this build reads version {}: compile the model again",
+                    header.version, kEngineFileVersion));
   if (header.file_bytes != file.size())
     return invalid(fmt::format("the file is {}: it has {} bytes and should have {}",
-                               file.size() < header.file_bytes ? "cut off" : "too long", file.size(), header.file_bytes));
+                               file.size() < header.file_bytes ? "cut off" : "too long", file.size(),
+                               header.file_bytes));
   if (header.sections > 64 || sizeof header + header.sections * sizeof(SectionRow) > file.size())
     return invalid("the section table is damaged");
   const Hash128 h = hash_bytes(file.data() + sizeof header, header.sections * sizeof(SectionRow));
@@ -136,12 +139,13 @@ class ProgramReader {
     for (int32_t slot : each(in.slots())) p.slots.push_back({slot});
     for (const fb::Value* v : each(in.values())) {
       if (v->place() > static_cast<uint8_t>(Place::Arena)) return invalid("a value has an unknown place");
-      p.values.push_back({static_cast<Place>(v->place()), v->index(), INGOT_TRY(type(v->type())), v->bytes(),
-                          v->name()->str()});
+      p.values.push_back(
+          {static_cast<Place>(v->place()), v->index(), INGOT_TRY(type(v->type())), v->bytes(), v->name()->str()});
     }
     for (const fb::Kernel* k : each(in.kernels())) p.kernels.push_back(INGOT_TRY(kernel(*k)));
     for (const fb::Instruction* i : each(in.instructions())) p.instructions.push_back(INGOT_TRY(instruction(*i)));
-    for (const fb::Requirement* r : each(in.requirements())) p.requirements.push_back({r->condition(), text(r->message())});
+    for (const fb::Requirement* r : each(in.requirements()))
+      p.requirements.push_back({r->condition(), text(r->message())});
     return p;
   }
 
@@ -159,8 +163,8 @@ class ProgramReader {
   Result<ConstantInfo> constant(const fb::Constant& c) {
     ConstantInfo out{c.name()->str(), INGOT_TRY(type(c.type())), each(c.dims()), nullptr};
     const int64_t count = INGOT_TRY(checked_count(out.dims, size_of(out.type)));
-    if (c.offset() > s_.weights.size || c.size() > s_.weights.size - c.offset() || c.offset() % kSectionAlignment != 0 ||
-        c.size() != static_cast<uint64_t>(count) * size_of(out.type))
+    if (c.offset() > s_.weights.size || c.size() > s_.weights.size - c.offset() ||
+        c.offset() % kSectionAlignment != 0 || c.size() != static_cast<uint64_t>(count) * size_of(out.type))
       return invalid(fmt::format("constant '{}' lies outside of the weights section", out.name));
     out.data = std::make_shared<Tensor>(out.type, out.dims, file_, s_.weights.data + c.offset());
     return out;

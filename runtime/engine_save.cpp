@@ -50,7 +50,8 @@ class ProgramWriter {
     const auto constants = list(b_, p_.constants, [&](const ConstantInfo& c) { return constant(c); });
     const auto slots = list(b_, p_.slots, [](const ArenaSlot& s) { return s.bytes; });
     const auto values = list(b_, p_.values, [&](const ValueInfo& v) {
-      return fb::CreateValue(b_, static_cast<uint8_t>(v.place), v.index, byte(v.type), v.bytes, b_.CreateString(v.name));
+      return fb::CreateValue(b_, static_cast<uint8_t>(v.place), v.index, byte(v.type), v.bytes,
+                             b_.CreateString(v.name));
     });
     const auto kernels = list(b_, p_.kernels, [&](const KernelInfo& k) { return kernel(k); });
     const auto instructions = list(b_, p_.instructions, [&](const Instruction& i) {
@@ -143,7 +144,10 @@ bool write_file(const Program& program, const std::string& notes, const std::str
   ProgramWriter writer(program);
   const auto buffer = writer.write();
   SectionFile file(path);
-  struct { EngineHeader header; SectionRow rows[kSections]; } front = {};
+  struct {
+    EngineHeader header;
+    SectionRow rows[kSections];
+  } front = {};
   file.append(&front, sizeof front);
   SectionRow* row = front.rows;
   const auto simple = [&](SectionKind kind, const void* data, uint64_t size) {
@@ -178,7 +182,8 @@ Status save_engine(const Program& program, const std::string& notes, const std::
   std::error_code ec;
   if (!write_file(program, notes, temporary)) {
     std::filesystem::remove(temporary, ec);
-    return make_error(ErrorKind::Io, fmt::format("{} cannot be written (folder missing, no permission, or disk full)", path));
+    return make_error(ErrorKind::Io,
+                      fmt::format("{} cannot be written (folder missing, no permission, or disk full)", path));
   }
   std::filesystem::rename(temporary, path, ec);
   if (ec) {

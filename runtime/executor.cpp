@@ -20,9 +20,9 @@ std::string human(uint64_t bytes) {
 
 Error out_of_memory(const Device& device, uint64_t bytes, const std::string& what, const Error& cause) {
   const MemoryInfo info = device.memory_info();
-  return make_error(ErrorKind::OutOfMemory, fmt::format("{}: {} needed for {}; {} of {} are free", device.name(),
-                                                        human(bytes), what, human(info.free_bytes),
-                                                        human(info.total_bytes)))
+  return make_error(ErrorKind::OutOfMemory,
+                    fmt::format("{}: {} needed for {}; {} of {} are free", device.name(), human(bytes), what,
+                                human(info.free_bytes), human(info.total_bytes)))
       .add(cause.message);
 }
 
@@ -32,8 +32,8 @@ Result<Tensor> raw_tensor(DType type, const Dims& dims, const std::string& name)
   const uint64_t bytes = align_up(static_cast<uint64_t>(count) * size_of(type) + 1);
   void* memory = std::aligned_alloc(kAlignment, bytes);
   if (!memory)
-    return make_error(ErrorKind::OutOfMemory,
-                      fmt::format("{} of host memory needed for output '{}' {}", human(bytes), name, describe(type, dims)));
+    return make_error(ErrorKind::OutOfMemory, fmt::format("{} of host memory needed for output '{}' {}", human(bytes),
+                                                          name, describe(type, dims)));
   return Tensor(type, dims, std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); }),
                 memory);
 }
@@ -223,8 +223,8 @@ Status Session::fetch_outputs(std::vector<Tensor>& outputs) {
   const auto& device = engine_->device();
   if (!device->is_host())
     for (size_t i = 0; i < outputs.size(); ++i)
-      INGOT_TRY(device->copy_to_host(outputs[i].mutable_data(), output_memory_[i].data(), outputs[i].bytes(),
-                                     stream_.get()));
+      INGOT_TRY(
+          device->copy_to_host(outputs[i].mutable_data(), output_memory_[i].data(), outputs[i].bytes(), stream_.get()));
   return device->synchronize(stream_.get());
 }
 

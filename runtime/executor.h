@@ -1,6 +1,6 @@
-// Engine and Session: running a Program on a Device. An engine is immutable and shared: program, loaded kernels, weights on the
-// device. A session is cheap and belongs to one thread at a time: an arena, and one plan (sizes, offsets, grids) per shape
-// seen lately.
+// Engine and Session: running a Program on a Device. An engine is immutable and shared: program, loaded kernels,
+// weights on the device. A session is cheap and belongs to one thread at a time: an arena, and one plan (sizes,
+// offsets, grids) per shape seen lately.
 #pragma once
 
 #include <list>
@@ -62,7 +62,7 @@ struct KernelTime {
 };
 struct Profile {
   std::vector<KernelTime> kernels;  // in the order of launches
-  double total_ms = 0;              // their sum
+  double total_ms = 0;  // their sum
 };
 
 /// A tensor in device memory (for a host device: host memory) that the caller owns.
@@ -77,12 +77,13 @@ class Session {
  public:
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Engine> engine);
 
-  /// Runs the model on host tensors, in the order of program().inputs. Inputs are never written; outputs are new tensors.
+  /// Runs the model on host tensors, in the order of program().inputs. Inputs are never written; outputs are new
+  /// tensors.
   Result<std::vector<Tensor>> run(const std::vector<Tensor>& inputs);
   /// The dims that run would give its outputs. Errors are those of run.
   Result<std::vector<Dims>> output_dims(const std::vector<Dims>& input_dims);
-  /// Asynchronous on a device: issues the model on `stream` (null: the session's own). Output pointers must have room for
-  /// output_dims(). Calls of one session must be ordered by their streams: they share the arena.
+  /// Asynchronous on a device: issues the model on `stream` (null: the session's own). Output pointers must have room
+  /// for output_dims(). Calls of one session must be ordered by their streams: they share the arena.
   Status enqueue(std::span<const DeviceTensor> inputs, std::span<void* const> outputs, Stream* stream);
   /// Like run, one kernel at a time with a clock around each.
   Result<Profile> profile(const std::vector<Tensor>& inputs);
@@ -98,7 +99,7 @@ class Session {
     const Instruction* instruction = nullptr;
     std::vector<int64_t> dims;
     std::array<int64_t, 3> grid{};
-    uint64_t bytes = 0;                    // of a copy
+    uint64_t bytes = 0;  // of a copy
   };
   struct Plan {
     std::vector<int64_t> symbols, lines;
@@ -131,12 +132,12 @@ class Session {
 
   std::shared_ptr<const Engine> engine_;
   std::unique_ptr<Stream> stream_;
-  DeviceMemory arena_, empty_;               // `empty_` stands in for tensors without elements
+  DeviceMemory arena_, empty_;  // `empty_` stands in for tensors without elements
   std::vector<DeviceMemory> input_memory_, output_memory_;
-  std::vector<void*> values_;                // where each value of the program is now
+  std::vector<void*> values_;  // where each value of the program is now
   std::vector<void*> arguments_;
-  std::list<Plan> plans_;                    // most recently used first
-  uint64_t addresses_ = 1;                   // changes when session memory moves
+  std::list<Plan> plans_;  // most recently used first
+  uint64_t addresses_ = 1;  // changes when session memory moves
   bool recordings_allowed_ = true;
 };
 

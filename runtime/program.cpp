@@ -23,8 +23,7 @@ class Verifier {
     INGOT_TRY(values());
     INGOT_TRY(kernels());
     for (size_t i = 0; i < p_.instructions.size(); ++i) INGOT_TRY(instruction(p_.instructions[i], i));
-    for (size_t i = 0; i < p_.requirements.size(); ++i)
-      INGOT_TRY(line(p_.requirements[i].condition, "requirement", i));
+    for (size_t i = 0; i < p_.requirements.size(); ++i) INGOT_TRY(line(p_.requirements[i].condition, "requirement", i));
     return {};
   }
 
@@ -56,8 +55,8 @@ class Verifier {
       if (size_of(c.type) == 0) return invalid(fmt::format("constant '{}': no such element type", c.name));
       const int64_t count = INGOT_TRY(checked_count(c.dims, size_of(c.type)));
       if (c.data && c.data->bytes() < static_cast<size_t>(count) * size_of(c.type))
-        return invalid(fmt::format("constant '{}': {} bytes of data for {}", c.name, c.data->bytes(),
-                                   describe(c.type, c.dims)));
+        return invalid(
+            fmt::format("constant '{}': {} bytes of data for {}", c.name, c.data->bytes(), describe(c.type, c.dims)));
     }
     return {};
   }
@@ -101,7 +100,8 @@ class Verifier {
     if (in.kind > Instruction::Kind::Copy) return invalid(fmt::format("instruction {}: unknown kind", i));
     if (launch && (in.kernel < 0 || static_cast<size_t>(in.kernel) >= p_.kernels.size()))
       return invalid(fmt::format("instruction {}: kernel {} of {}", i, in.kernel, p_.kernels.size()));
-    if (!launch && in.args.size() != 2) return invalid(fmt::format("instruction {}: a copy of {} values", i, in.args.size()));
+    if (!launch && in.args.size() != 2)
+      return invalid(fmt::format("instruction {}: a copy of {} values", i, in.args.size()));
     for (int32_t a : in.args)
       if (a < 0 || static_cast<size_t>(a) >= p_.values.size())
         return invalid(fmt::format("instruction {}: value {} of {}", i, a, p_.values.size()));

@@ -1,5 +1,5 @@
-// The planning half of Session: checking inputs, binding symbols, and turning a shape into sizes, offsets and grids. A plan is
-// made once per shape; the launches themselves are in executor.cpp.
+// The planning half of Session: checking inputs, binding symbols, and turning a shape into sizes, offsets and grids. A
+// plan is made once per shape; the launches themselves are in executor.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,8 +54,8 @@ Result<std::vector<int64_t>> Session::bind_symbols(const std::vector<Dims>& inpu
     const Binding& b = p.inputs[i];
     const Dims& dims = input_dims[i];
     if (dims.size() != b.dims.size())
-      return invalid(fmt::format("input {} {} has rank {}, the model wants {}", i, dims_text(dims), dims.size(),
-                                 expected(p, b)));
+      return invalid(
+          fmt::format("input {} {} has rank {}, the model wants {}", i, dims_text(dims), dims.size(), expected(p, b)));
     for (size_t d = 0; d < dims.size(); ++d) {
       if (dims[d] < 0) return invalid(fmt::format("input '{}': negative dimension in {}", b.name, dims_text(dims)));
       const int32_t s = b.symbols.empty() ? -1 : b.symbols[d];
@@ -111,7 +111,8 @@ Status Session::place_slots(Plan& plan) const {
     const int64_t bytes = plan.lines[p.slots[i].bytes];
     if (bytes < 0) return invalid(fmt::format("arena slot {} has a negative size: the shape is impossible", i));
     plan.slot_offsets.push_back(plan.arena_bytes);
-    const auto rounded = (static_cast<uint64_t>(std::max<int64_t>(bytes, 1)) + kAlignment - 1) / kAlignment * kAlignment;
+    const auto rounded =
+        (static_cast<uint64_t>(std::max<int64_t>(bytes, 1)) + kAlignment - 1) / kAlignment * kAlignment;
     if (__builtin_add_overflow(plan.arena_bytes, rounded, &plan.arena_bytes))
       return make_error(ErrorKind::OutOfMemory, "the arena's size does not fit in 64 bits");
   }

@@ -6,9 +6,9 @@ namespace ingot::runtime {
 namespace {
 
 const char* name_of(ShapeOp op) {
-  static constexpr const char* kNames[] = {"constant", "symbol", "add",     "sub",      "mul", "div", "rem",
-                                           "floor_div", "floor_mod", "min", "max",      "eq",  "ne",  "lt",
-                                           "le",       "and",    "or",      "not",      "select"};
+  static constexpr const char* kNames[] = {"constant",  "symbol",    "add", "sub", "mul",   "div", "rem",
+                                           "floor_div", "floor_mod", "min", "max", "eq",    "ne",  "lt",
+                                           "le",        "and",       "or",  "not", "select"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -1,5 +1,5 @@
-// Shapes, sizes and grids of a program as flat code: one operation a line, each defines one i64 value. The runtime evaluates
-// the whole of it once per new input shape; it knows no expression trees.
+// Shapes, sizes and grids of a program as flat code: one operation a line, each defines one i64 value. The runtime
+// evaluates the whole of it once per new input shape; it knows no expression trees.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ using ShapeRef = int32_t;  // the number of a line
 
 struct ShapeProgram {
   std::vector<ShapeLine> lines;
-  /// Fills `values` (resized to lines.size()). Errors: an arithmetic overflow, naming the line. Division by zero gives 0.
+  /// Fills `values` (resized to lines.size()). Errors: an arithmetic overflow, naming the line. Division by zero gives
+  /// 0.
   Status evaluate(std::span<const int64_t> symbols, std::vector<int64_t>& values) const;
   /// Errors when a line refers to itself, a later line or a symbol >= symbol_count: for programs read from a file.
   Status verify(size_t symbol_count) const;

@@ -37,7 +37,8 @@ std::string folder_problem(const std::string& root) {
   if (!existed) ::chmod(root.c_str(), 0700);
   struct stat info;
   if (::lstat(root.c_str(), &info) != 0) return fmt::format("{}: {}", root, std::strerror(errno));
-  if (S_ISLNK(info.st_mode) && ::stat(root.c_str(), &info) != 0) return fmt::format("{}: {}", root, std::strerror(errno));
+  if (S_ISLNK(info.st_mode) && ::stat(root.c_str(), &info) != 0)
+    return fmt::format("{}: {}", root, std::strerror(errno));
   if (!S_ISDIR(info.st_mode)) return root + " is not a folder";
   if (info.st_uid != ::geteuid()) return fmt::format("{} belongs to another user (uid {})", root, info.st_uid);
   if (info.st_mode & (S_IWGRP | S_IWOTH)) return root + " can be written by other users";
@@ -165,7 +166,11 @@ void Store::put(const Hash128& key, const StoreFiles& files) {
 }
 
 void Store::evict() {
-  struct Entry { fs::file_time_type used; uint64_t bytes; fs::path path; };
+  struct Entry {
+    fs::file_time_type used;
+    uint64_t bytes;
+    fs::path path;
+  };
   std::vector<Entry> entries;
   uint64_t total = 0;
   for_each_entry(root_, [&](const fs::path& path) {
@@ -188,7 +193,8 @@ Status Store::may_compile(const std::string& what) const {
   const char* text = std::getenv("INGOT_ASSERT_CACHED");
   if (!text || std::strcmp(text, "1") != 0) return {};
   return make_error(ErrorKind::NotFound, fmt::format("{} is not in the store {} and INGOT_ASSERT_CACHED=1 forbids "
-                                                     "compiling it{}{}", what, root_, usable() ? "" : ": ", problem_));
+                                                     "compiling it{}{}",
+                                                     what, root_, usable() ? "" : ": ", problem_));
 }
 
 StoreStats Store::stats() const {

@@ -1,9 +1,9 @@
-// The content-addressed store: cubins, CPU objects and tuning results, keyed by a hash of everything that decides them. One
-// folder per entry that a person can read:
+// The content-addressed store: cubins, CPU objects and tuning results, keyed by a hash of everything that decides them.
+// One folder per entry that a person can read:
 //   <root>/<first two digits>/<key>/{kernel.cu, kernel.cubin, …, checksums}
 // An entry is written under a private name and renamed, so any number of processes may share a store. Files are checked
-// against `checksums` when read; an entry that fails is a miss and is removed. The least recently used entries go when the
-// store grows over its cap.
+// against `checksums` when read; an entry that fails is a miss and is removed. The least recently used entries go when
+// the store grows over its cap.
 #pragma once
 
 #include <atomic>
@@ -30,9 +30,9 @@ class Store {
  public:
   static constexpr uint64_t kDefaultCap = uint64_t{4} << 30;
 
-  /// An empty `root` means $INGOT_CACHE_DIR, or else the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then /ingot).
-  /// A folder that cannot be used (not creatable, of another user, writable by others) gives a store that is always empty:
-  /// `problem()` says why.
+  /// An empty `root` means $INGOT_CACHE_DIR, or else the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then
+  /// /ingot). A folder that cannot be used (not creatable, of another user, writable by others) gives a store that is
+  /// always empty: `problem()` says why.
   explicit Store(std::string root = "", uint64_t cap_bytes = kDefaultCap);
 
   /// All files of the entry, or nullopt.

@@ -14,7 +14,8 @@ KernelCase pointwise(DType in, DType out, int64_t n, const std::function<Expr(Ex
   const Axis i = axis("i", Expr(n));
   const int a = c.input(in, {n}), b = c.input(in, {n}), y = c.output(out, {n});
   c.kernel.domain = {i};
-  c.kernel.body = {Stmt{Store{y, i.var, f(Expr::load(a, compute_type(in), i.var), Expr::load(b, compute_type(in), i.var))}}};
+  c.kernel.body = {
+      Stmt{Store{y, i.var, f(Expr::load(a, compute_type(in), i.var), Expr::load(b, compute_type(in), i.var))}}};
   fill(c.tensors[0], 1);
   fill(c.tensors[1], 2);
   return c;
@@ -41,10 +42,14 @@ TEST_CASE("arithmetic on floats, with NaN and infinity", "[cpu]") {
 TEST_CASE("each binary operation", "[cpu]") {
   using F = std::function<Expr(Expr, Expr)>;
   const std::vector<std::pair<const char*, F>> operations = {
-      {"add", [](Expr a, Expr b) { return a + b; }},          {"sub", [](Expr a, Expr b) { return a - b; }},
-      {"mul", [](Expr a, Expr b) { return a * b; }},          {"div", [](Expr a, Expr b) { return a / b; }},
-      {"rem", [](Expr a, Expr b) { return rem(a, b); }},      {"floor_div", [](Expr a, Expr b) { return floor_div(a, b); }},
-      {"floor_mod", [](Expr a, Expr b) { return floor_mod(a, b); }}, {"min", [](Expr a, Expr b) { return min(a, b); }},
+      {"add", [](Expr a, Expr b) { return a + b; }},
+      {"sub", [](Expr a, Expr b) { return a - b; }},
+      {"mul", [](Expr a, Expr b) { return a * b; }},
+      {"div", [](Expr a, Expr b) { return a / b; }},
+      {"rem", [](Expr a, Expr b) { return rem(a, b); }},
+      {"floor_div", [](Expr a, Expr b) { return floor_div(a, b); }},
+      {"floor_mod", [](Expr a, Expr b) { return floor_mod(a, b); }},
+      {"min", [](Expr a, Expr b) { return min(a, b); }},
       {"max", [](Expr a, Expr b) { return max(a, b); }},
       {"eq", [](Expr a, Expr b) { return select(eq(a, b), a, zero_of(a)); }},
       {"ne", [](Expr a, Expr b) { return select(ne(a, b), a, zero_of(a)); }},
@@ -77,14 +82,18 @@ TEST_CASE("functions in f32 and f64", "[cpu]") {
       if (type == DType::F32) add_specials(c.tensors[0]);
       check_kernel(c, type == DType::F32 ? 2e-6 : 1e-12);
     }
-  check_kernel(pointwise(DType::F32, DType::F32, 40, [](Expr a, Expr b) {
-    return call(Fn::Pow, call(Fn::Abs, a), b) + call(Fn::Pow, a, f32(2)) + call(Fn::Pow, a, f32(3));
-  }), 1e-5);
+  check_kernel(pointwise(DType::F32, DType::F32, 40,
+                         [](Expr a, Expr b) {
+                           return call(Fn::Pow, call(Fn::Abs, a), b) + call(Fn::Pow, a, f32(2)) +
+                                  call(Fn::Pow, a, f32(3));
+                         }),
+               1e-5);
 }
 
 TEST_CASE("casts between all types", "[cpu]") {
-  const std::vector<DType> types = {DType::Bool, DType::U8,  DType::I8,  DType::I16, DType::U16, DType::I32,   DType::U32,
-                                    DType::I64,  DType::F16, DType::BF16, DType::F32, DType::F64, DType::F8E4M3, DType::F8E5M2};
+  const std::vector<DType> types = {DType::Bool, DType::U8,  DType::I8,     DType::I16,   DType::U16,
+                                    DType::I32,  DType::U32, DType::I64,    DType::F16,   DType::BF16,
+                                    DType::F32,  DType::F64, DType::F8E4M3, DType::F8E5M2};
   for (DType from : types)
     for (DType to : types) {
       INFO(name_of(from) << " to " << name_of(to));
@@ -103,7 +112,8 @@ TEST_CASE("small floats round to nearest even", "[cpu]") {
     KernelCase c = pointwise(DType::F32, DType::F32, 4000, [&](Expr a, Expr) { return round_to(type, a); });
     std::mt19937 random(5);
     for (int64_t i = 0; i < 4000; ++i)
-      c.tensors[0].set_float(i, std::ldexp(static_cast<double>(random()) / 2147483648.0 - 1, static_cast<int>(random() % 40) - 25));
+      c.tensors[0].set_float(
+          i, std::ldexp(static_cast<double>(random()) / 2147483648.0 - 1, static_cast<int>(random() % 40) - 25));
     add_specials(c.tensors[0]);
     INFO(name_of(type));
     check_kernel(c, 0);
@@ -114,17 +124,19 @@ TEST_CASE("broadcasts, transposes, strides and gathers", "[cpu]") {
   for (int64_t n : {3, 7, 16, 40}) {
     KernelCase c;
     const Axis i = axis("i", Expr(n)), j = axis("j", Expr(n + 2));
-    const int x = c.input(DType::F32, {n, n + 2}), row = c.input(DType::F32, {n + 2}), t = c.input(DType::F32, {n + 2, n}),
-              wide = c.input(DType::F32, {2 * (n + 2)}), ids = c.input(DType::I64, {n + 2});
+    const int x = c.input(DType::F32, {n, n + 2}), row = c.input(DType::F32, {n + 2}),
+              t = c.input(DType::F32, {n + 2, n}), wide = c.input(DType::F32, {2 * (n + 2)}),
+              ids = c.input(DType::I64, {n + 2});
     const int y = c.output(DType::F32, {n, n + 2});
     for (int b = 0; b < 4; ++b) fill(c.tensors[static_cast<size_t>(b)], static_cast<unsigned>(b));
     fill(c.tensors[4], 9, 0, static_cast<int>(n + 1));
     c.kernel.domain = {i, j};
     const Expr flat = i.var * Expr(n + 2) + j.var;
     const Expr gathered = load32(row, Expr::load(ids, DType::I64, j.var));
-    c.kernel.body = {Stmt{Store{y, flat, load32(x, flat) + load32(row, j.var) * load32(t, j.var * Expr(n) + i.var) -
-                                             load32(wide, j.var * Expr(2)) + gathered +
-                                             load32(row, Expr(n + 1) - j.var) + load32(x, floor_div(flat, Expr(3)))}}};
+    c.kernel.body = {Stmt{Store{y, flat,
+                                load32(x, flat) + load32(row, j.var) * load32(t, j.var * Expr(n) + i.var) -
+                                    load32(wide, j.var * Expr(2)) + gathered + load32(row, Expr(n + 1) - j.var) +
+                                    load32(x, floor_div(flat, Expr(3)))}}};
     check_kernel(c);
   }
 }
@@ -150,7 +162,8 @@ TEST_CASE("pad and concat read only what exists", "[cpu]") {
 
 TEST_CASE("every reduction, along rows and along columns", "[cpu]") {
   for (DType type : {DType::F32, DType::I32, DType::I64, DType::U8, DType::F64})
-    for (Combine combine : {Combine::Sum, Combine::Product, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin})
+    for (Combine combine :
+         {Combine::Sum, Combine::Product, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin})
       for (bool columns : {false, true})
         for (int64_t n : {1, 7, 33, 150}) {
           KernelCase c;
@@ -185,7 +198,8 @@ TEST_CASE("logical reductions", "[cpu]") {
     reduce.combine = combine;
     reduce.init = Expr::boolean(combine == Combine::And);
     reduce.axes = {k};
-    reduce.value = lt(Expr::load(x, DType::I32, r.var * Expr(39) + k.var), r.var.type() == DType::I64 ? Expr::integer(DType::I32, 9) : Expr());
+    reduce.value = lt(Expr::load(x, DType::I32, r.var * Expr(39) + k.var),
+                      r.var.type() == DType::I64 ? Expr::integer(DType::I32, 9) : Expr());
     c.kernel.domain = {r};
     c.kernel.body = {Stmt{reduce}, Stmt{Store{y, r.var, reduce.result}}};
     check_kernel(c);
@@ -202,11 +216,13 @@ TEST_CASE("softmax of rows keeps its exponentials in scratch", "[cpu]") {
     Reduce most{Expr::local("most", DType::F32), Combine::Max, f32(-INFINITY), {a}, load32(x, r.var * width + a.var)};
     Reduce sum{Expr::local("sum", DType::F32), Combine::Sum, f32(0), {d}, load32(2, d.var)};
     c.kernel.domain = {r};
-    c.kernel.body = {Stmt{Alloc{2, "e", DType::F32, width}}, Stmt{most},
-                     Stmt{Loop{{b}, {Stmt{Store{2, b.var, call(Fn::Exp, load32(x, r.var * width + b.var) - most.result)}}}}},
-                     Stmt{sum},
-                     Stmt{Loop{{axis("o", width)}, {Stmt{Store{y, r.var * width + Expr::index("o", width),
-                                                              load32(2, Expr::index("o", width)) / sum.result}}}}}};
+    c.kernel.body = {
+        Stmt{Alloc{2, "e", DType::F32, width}}, Stmt{most},
+        Stmt{Loop{{b}, {Stmt{Store{2, b.var, call(Fn::Exp, load32(x, r.var * width + b.var) - most.result)}}}}},
+        Stmt{sum},
+        Stmt{Loop{{axis("o", width)},
+                  {Stmt{Store{y, r.var * width + Expr::index("o", width),
+                              load32(2, Expr::index("o", width)) / sum.result}}}}}};
     check_kernel(c, 1e-5);
   }
 }
@@ -217,15 +233,17 @@ TEST_CASE("windows: max pooling and depthwise convolution", "[cpu]") {
       for (Combine combine : {Combine::Max, Combine::Sum}) {
         KernelCase c;
         const int64_t out = (size + stride - 1) / stride;
-        const Axis ch = axis("c", Expr(3)), oh = axis("oh", Expr(out)), ow = axis("ow", Expr(out)), kh = axis("kh", Expr(3)),
-                   kw = axis("kw", Expr(3));
+        const Axis ch = axis("c", Expr(3)), oh = axis("oh", Expr(out)), ow = axis("ow", Expr(out)),
+                   kh = axis("kh", Expr(3)), kw = axis("kw", Expr(3));
         const int x = c.input(DType::F32, {3, size, size}), w = c.input(DType::F32, {3, 3, 3});
         const int y = c.output(DType::F32, {3, out, out});
         fill(c.tensors[0], 1);
         fill(c.tensors[1], 2);
-        const Expr s = Expr(size), h = oh.var * Expr(stride) + kh.var - Expr(1), v = ow.var * Expr(stride) + kw.var - Expr(1);
+        const Expr s = Expr(size), h = oh.var * Expr(stride) + kh.var - Expr(1),
+                   v = ow.var * Expr(stride) + kw.var - Expr(1);
         const Expr inside = logical_and(logical_and(le(Expr(0), h), lt(h, s)), logical_and(le(Expr(0), v), lt(v, s)));
-        const Expr element = select(inside, load32(x, (ch.var * s + h) * s + v), f32(combine == Combine::Max ? -INFINITY : 0));
+        const Expr element =
+            select(inside, load32(x, (ch.var * s + h) * s + v), f32(combine == Combine::Max ? -INFINITY : 0));
         Reduce r{Expr::local("acc", DType::F32), combine, identity_of(combine, DType::F32), {kh, kw}, element};
         if (combine == Combine::Sum) r.value = element * load32(w, (ch.var * Expr(3) + kh.var) * Expr(3) + kw.var);
         c.kernel.domain = {ch, oh, ow};
@@ -247,4 +265,23 @@ TEST_CASE("dynamic dims and empty tensors", "[cpu]") {
     c.kernel.body = {Stmt{If{lt(i.var, dim - Expr(1)), {Stmt{Store{y, flat, load32(x, flat) * f32(2)}}}}}};
     check_kernel(c);
   }
+}
+
+TEST_CASE("older processors: no vectors of half floats, no fused multiply-add", "[cpu]") {
+  for (DType type : {DType::F16, DType::BF16, DType::F32, DType::F8E4M3}) {
+    KernelCase c =
+        pointwise(type, type, 37, [](Expr a, Expr b) { return call(Fn::Exp, a) * f32(1.5) + call(Fn::Floor, b); });
+    const std::vector<Tensor> want = run_interpreted(c);
+    for (const char* level : {"x86-64", "x86-64-v2", "x86-64-v3"})
+      expect_same(c, run_compiled(c, cpu_traits(level).value()), want, type == DType::F32 ? 1e-6 : 2e-2, level);
+  }
+}
+
+TEST_CASE("an unknown CPU level is refused, a plan costs no compilation", "[cpu]") {
+  CHECK(!cpu_traits("x86-64-v9").ok());
+  KernelCase c = pointwise(DType::F32, DType::F32, 100000, [](Expr a, Expr b) { return a + b; });
+  const auto launch = plan_cpu(c.kernel, host_traits());
+  REQUIRE(launch.ok());
+  CHECK(launch.value().tasks.as_int().value_or(0) >= 2);
+  CHECK(launch.value().scratch_bytes == 0);
 }

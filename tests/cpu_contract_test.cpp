@@ -1,5 +1,5 @@
-// Contractions on the CPU backend against plain host loops: sizes around every tile edge, operand layouts, convolutions,
-// types, permuted outputs, dynamic dims.
+// Contractions on the CPU backend against plain host loops: sizes around every tile edge, operand layouts,
+// convolutions, types, permuted outputs, dynamic dims.
 #include "tests/cpu_test_tools.h"
 
 using namespace ingot;
@@ -7,10 +7,13 @@ using namespace ingot::testing;
 
 namespace {
 
-struct Layout { bool a_transposed = false, b_transposed = false, out_transposed = false; };
+struct Layout {
+  bool a_transposed = false, b_transposed = false, out_transposed = false;
+};
 
 /// y[b,m,n] = relu(a*b + bias[n]) with operands stored as `type`.
-KernelCase product(DType type, DType acc, int64_t batch, int64_t m, int64_t n, int64_t k, Layout layout, bool dynamic = false) {
+KernelCase product(DType type, DType acc, int64_t batch, int64_t m, int64_t n, int64_t k, Layout layout,
+                   bool dynamic = false) {
   KernelCase c;
   const Expr em = dynamic ? c.dim("M", m) : Expr(m), en = dynamic ? c.dim("N", n) : Expr(n),
              ek = dynamic ? c.dim("K", k) : Expr(k);
@@ -25,7 +28,9 @@ KernelCase product(DType type, DType acc, int64_t batch, int64_t m, int64_t n, i
   x.n = {axis("n", en)};
   x.k = {axis("k", ek)};
   const Expr vb = x.batch[0].var, vm = x.m[0].var, vn = x.n[0].var, vk = x.k[0].var;
-  const auto operand = [&](int buffer, const Expr& index) { return cast(acc, Expr::load(buffer, compute_type(type), index)); };
+  const auto operand = [&](int buffer, const Expr& index) {
+    return cast(acc, Expr::load(buffer, compute_type(type), index));
+  };
   x.a = operand(a, vb * em * ek + (layout.a_transposed ? vk * em + vm : vm * ek + vk));
   x.b = operand(b, vb * ek * en + (layout.b_transposed ? vn * ek + vk : vk * en + vn));
   x.acc = Expr::local("acc", acc);
@@ -66,13 +71,15 @@ std::vector<TargetTraits> machines() {
   return list;
 }
 
-const std::vector<Layout> kLayouts = {{}, {true, false, false}, {false, true, false}, {true, true, false}, {false, false, true}};
+const std::vector<Layout> kLayouts = {
+    {}, {true, false, false}, {false, true, false}, {true, true, false}, {false, false, true}};
 
 }  // namespace
 
 TEST_CASE("matrix products of odd sizes and layouts", "[cpu]") {
-  const std::vector<std::array<int64_t, 3>> sizes = {{1, 1, 1},   {1, 70, 90},  {2, 33, 17}, {3, 100, 65}, {5, 5, 5},
-                                                     {13, 17, 31}, {25, 49, 40}, {64, 48, 7}, {70, 130, 100}, {40, 3, 80}};
+  const std::vector<std::array<int64_t, 3>> sizes = {{1, 1, 1},      {1, 70, 90},  {2, 33, 17},  {3, 100, 65},
+                                                     {5, 5, 5},      {13, 17, 31}, {25, 49, 40}, {64, 48, 7},
+                                                     {70, 130, 100}, {40, 3, 80}};
   for (const TargetTraits& traits : machines())
     for (const auto& [m, n, k] : sizes)
       for (const Layout& layout : kLayouts)
@@ -80,7 +87,8 @@ TEST_CASE("matrix products of odd sizes and layouts", "[cpu]") {
 }
 
 TEST_CASE("products with dynamic dims, k longer than a block", "[cpu]") {
-  const std::vector<std::array<int64_t, 3>> sizes = {{1, 20, 30}, {4, 64, 600}, {50, 33, 1030}, {19, 1, 5}, {0, 3, 4}, {3, 4, 0}};
+  const std::vector<std::array<int64_t, 3>> sizes = {{1, 20, 30}, {4, 64, 600}, {50, 33, 1030},
+                                                     {19, 1, 5},  {0, 3, 4},    {3, 4, 0}};
   for (const TargetTraits& traits : machines())
     for (const auto& [m, n, k] : sizes)
       for (const Layout& layout : kLayouts)
@@ -88,9 +96,16 @@ TEST_CASE("products with dynamic dims, k longer than a block", "[cpu]") {
 }
 
 TEST_CASE("products of other types", "[cpu]") {
-  struct Types { DType stored, acc; };
-  for (const Types t : {Types{DType::F16, DType::F32}, {DType::BF16, DType::F32}, {DType::F64, DType::F64},
-                        {DType::I32, DType::I32}, {DType::U8, DType::I32}, {DType::I8, DType::I32}, {DType::I64, DType::I64}})
+  struct Types {
+    DType stored, acc;
+  };
+  for (const Types t : {Types{DType::F16, DType::F32},
+                        {DType::BF16, DType::F32},
+                        {DType::F64, DType::F64},
+                        {DType::I32, DType::I32},
+                        {DType::U8, DType::I32},
+                        {DType::I8, DType::I32},
+                        {DType::I64, DType::I64}})
     for (const Layout& layout : kLayouts) {
       INFO(name_of(t.stored));
       check_product(product(t.stored, t.acc, 1, 30, 45, 70, layout), 1, 30, 45, 70, layout, 1e-5, host_traits());
@@ -100,7 +115,9 @@ TEST_CASE("products of other types", "[cpu]") {
 
 namespace {
 
-struct ConvShape { int64_t groups, channels, filters, size, window, stride, pad, dilation; };
+struct ConvShape {
+  int64_t groups, channels, filters, size, window, stride, pad, dilation;
+};
 
 KernelCase convolution(const ConvShape& s, bool channels_last) {
   KernelCase c;
@@ -137,10 +154,17 @@ KernelCase convolution(const ConvShape& s, bool channels_last) {
 }  // namespace
 
 TEST_CASE("convolutions: padding, stride, dilation, groups, both layouts", "[cpu]") {
-  for (const ConvShape& s : {ConvShape{1, 3, 20, 9, 3, 1, 1, 1}, {1, 5, 13, 20, 3, 2, 1, 1}, {1, 4, 8, 11, 3, 1, 2, 2},
-                             {1, 6, 25, 14, 1, 1, 0, 1}, {1, 6, 10, 14, 1, 2, 0, 1}, {2, 3, 7, 10, 5, 1, 2, 1},
-                             {6, 1, 1, 17, 3, 1, 1, 1}, {6, 1, 1, 40, 3, 2, 1, 1}, {4, 1, 2, 12, 3, 1, 1, 1},
-                             {1, 70, 33, 7, 3, 1, 1, 1}, {1, 3, 16, 30, 7, 2, 3, 1}})
+  for (const ConvShape& s : {ConvShape{1, 3, 20, 9, 3, 1, 1, 1},
+                             {1, 5, 13, 20, 3, 2, 1, 1},
+                             {1, 4, 8, 11, 3, 1, 2, 2},
+                             {1, 6, 25, 14, 1, 1, 0, 1},
+                             {1, 6, 10, 14, 1, 2, 0, 1},
+                             {2, 3, 7, 10, 5, 1, 2, 1},
+                             {6, 1, 1, 17, 3, 1, 1, 1},
+                             {6, 1, 1, 40, 3, 2, 1, 1},
+                             {4, 1, 2, 12, 3, 1, 1, 1},
+                             {1, 70, 33, 7, 3, 1, 1, 1},
+                             {1, 3, 16, 30, 7, 2, 3, 1}})
     for (bool channels_last : {false, true}) {
       INFO("groups " << s.groups << " channels " << s.channels << " filters " << s.filters << " size " << s.size
                      << " window " << s.window << " stride " << s.stride << " dilation " << s.dilation << " nhwc "

@@ -1,4 +1,5 @@
-// Shared by the CPU backend's tests: hand-built kernels run through LLVM and through the kernel interpreter, and compared.
+// Shared by the CPU backend's tests: hand-built kernels run through LLVM and through the kernel interpreter, and
+// compared.
 #pragma once
 
 #include <sys/mman.h>
@@ -78,7 +79,9 @@ class FencedMemory {
     INGOT_CHECK(base_ != MAP_FAILED && ::mprotect(base_ + page, used, PROT_READ | PROT_WRITE) == 0, "no memory");
     data_ = base_ + page + (fence_behind ? used - std::max<size_t>(bytes, 8) : 0);
   }
-  FencedMemory(FencedMemory&& other) noexcept : base_(other.base_), data_(other.data_), size_(other.size_) { other.base_ = nullptr; }
+  FencedMemory(FencedMemory&& other) noexcept : base_(other.base_), data_(other.data_), size_(other.size_) {
+    other.base_ = nullptr;
+  }
   ~FencedMemory() {
     if (base_) ::munmap(base_, size_);
   }

@@ -36,8 +36,8 @@ void check_schedule(const Sample& sample, const Schedule& schedule) {
 }
 
 /// A machine so small that every plan prefers wide accesses and large tiles.
-TargetTraits tiny_machine() {
-  TargetTraits t = cuda_traits(90);
+TargetTraits tiny_machine(int capability = 90) {
+  TargetTraits t = cuda_traits(capability);
   t.parallel_units = 1;
   return t;
 }
@@ -51,6 +51,23 @@ Schedule tiles(int m, int n, int thread_m, int thread_n) {
   s.thread_m = thread_m;
   s.thread_n = thread_n;
   s.threads = m / thread_m * (n / thread_n);
+  return s;
+}
+
+/// Tensor cores: warps of (tile / warp) tiles, k_warps of them on each, in clusters of `cluster` blocks.
+Schedule mma(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int k_warps, int cluster, int stages) {
+  Schedule s;
+  s.kind = Schedule::Kind::Tiles;
+  s.unit = unit;
+  s.tile_m = m;
+  s.tile_n = n;
+  s.tile_k = (unit == MultiplyUnit::Tf32x3 ? 16 : 32) * k_warps;
+  s.warp_m = warp_m;
+  s.warp_n = warp_n;
+  s.split_k = k_warps;
+  s.cluster_k = cluster;
+  s.stages = stages;
+  s.threads = m / warp_m * (n / warp_n) * k_warps * 32;
   return s;
 }
 
@@ -129,7 +146,10 @@ TEST_CASE("what cannot be a kernel is refused", "[text]") {
 
 TEST_CASE("every kernel compiles without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
-  for (const Sample& sample : all_samples()) check_compiles(sample, {"sm_75", "sm_90a"}, cuda_traits(90));
+  for (const Sample& sample : all_samples()) {
+    check_compiles(sample, {"sm_75"}, cuda_traits(75));
+    check_compiles(sample, {"sm_90a"}, cuda_traits(90));
+  }
 }
 
 TEST_CASE("wide plans compile without spills", "[nvrtc]") {
@@ -138,7 +158,9 @@ TEST_CASE("wide plans compile without spills", "[nvrtc]") {
        {broadcast_add(300, 128, DType::F16), max_pool(1, 8, 8, 6, true), softmax(300, 1024, DType::F16),
         matmul(1, 512, 512, 256, false, false, DType::F32), matmul(1, 512, 512, 256, true, true, DType::F16),
         conv(2, 64, 28, 28, 128, 3, 1, true), conv(2, 64, 28, 28, 128, 3, 1, false)}) {
-    check_compiles(sample, {"sm_75", "sm_90a"}, tiny_machine());
+    check_compiles(sample, {"sm_75"}, tiny_machine(75));
+    check_compiles(sample, {"sm_80", "sm_86"}, tiny_machine(80));
+    check_compiles(sample, {"sm_90a"}, tiny_machine());
   }
 }
 
@@ -158,7 +180,8 @@ TEST_CASE("every architecture is accepted", "[nvrtc]") {
   for (const Sample& sample :
        {softmax(7, 1000, DType::F32), broadcast_add(300, 128, DType::BF16), conv(2, 8, 7, 9, 34, 3, 2, true)}) {
     check_compiles(sample, {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100a", "sm_120", "ptx_75"},
-                   cuda_traits(90));
+                   cuda_traits(75));
+    check_compiles(sample, {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100a", "sm_120"}, cuda_traits(80));
   }
 }
 
@@ -189,6 +212,47 @@ TEST_CASE("tiles of every shape", "[emulated]") {
     check_schedule(sample, tiles(64, 64, 4, 4));
     check_schedule(sample, tiles(32, 64, 4, 4));
   }
+}
+
+TEST_CASE("tensor cores in tiles of every shape", "[emulated]") {
+  const auto check_all = [](MultiplyUnit unit, const std::vector<Sample>& samples) {
+    for (const Sample& sample : samples) {
+      check_schedule(sample, mma(unit, 128, 128, 64, 32, 1, 1, 3));
+      check_schedule(sample, mma(unit, 64, 64, 32, 32, 2, 1, 2));
+      check_schedule(sample, mma(unit, 32, 64, 32, 32, 2, 2, 4));
+      check_schedule(sample, mma(unit, 64, 32, 32, 32, 1, 4, 3));
+      check_schedule(sample, mma(unit, 32, 32, 32, 32, 4, 1, 2));
+    }
+  };
+  check_all(MultiplyUnit::Tf32x3, {matmul(1, 150, 140, 50, false, false, DType::F32),
+                                   matmul(2, 36, 68, 132, true, true, DType::F32),
+                                   conv(2, 5, 9, 8, 40, 3, 1, false), conv(1, 12, 9, 8, 40, 3, 2, true),
+                                   activated_matmul(37, 70, 45, DType::F32, true)});
+  check_all(MultiplyUnit::F16, {matmul(1, 136, 144, 72, false, false, DType::F16),
+                                matmul(3, 40, 33, 51, true, true, DType::F16, true),
+                                conv(2, 8, 7, 7, 33, 3, 2, false, DType::F16),
+                                conv(2, 8, 7, 9, 34, 3, 1, true, DType::F16),
+                                activated_matmul(70, 64, 40, DType::F16, false)});
+  check_all(MultiplyUnit::BF16, {matmul(1, 70, 66, 100, false, true, DType::BF16),
+                                 matmul(1, 72, 64, 96, true, false, DType::BF16)});
+  check_schedule(matmul(1, 150, 300, 72, false, false, DType::F16), mma(MultiplyUnit::F16, 128, 256, 64, 64, 1, 1, 3));
+}
+
+TEST_CASE("the planner gives products to tensor cores, and shares k where tiles are few", "[text]") {
+  const auto plan = [](const Sample& sample, int capability) {
+    return emit(sample, cuda_traits(capability)).schedule;
+  };
+  const Sample f32 = matmul(1, 512, 49, 4608, false, false, DType::F32);
+  CHECK(plan(f32, 75).unit == MultiplyUnit::Simt);
+  CHECK(plan(f32, 80).unit == MultiplyUnit::Tf32x3);
+  CHECK(plan(f32, 80).cluster_k == 1);
+  CHECK(plan(f32, 90).cluster_k > 1);
+  CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::F16), 75).unit == MultiplyUnit::F16);
+  CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::BF16), 75).unit == MultiplyUnit::Simt);
+  CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::F64), 90).unit == MultiplyUnit::Simt);
+  const Schedule large = plan(matmul(1, 4096, 4096, 4096, false, false, DType::F16), 90);
+  CHECK(large.tile_m * large.tile_n >= 128 * 128);
+  CHECK(large.cluster_k == 1);
 }
 
 TEST_CASE("rows shared by any number of lanes", "[emulated]") {

@@ -29,15 +29,19 @@ Program sample() {
   p.model_name = "model";
   p.options = "fp32";
   p.symbols = {{"N", 1, 64}};
-  p.shapes.lines = {{ShapeOp::Symbol, 0, 0, 0, 0}, {ShapeOp::Constant, 0, 0, 0, 4}, {ShapeOp::Mul, 0, 1, 0, 0},
+  p.shapes.lines = {{ShapeOp::Symbol, 0, 0, 0, 0},
+                    {ShapeOp::Constant, 0, 0, 0, 4},
+                    {ShapeOp::Mul, 0, 1, 0, 0},
                     {ShapeOp::Constant, 0, 0, 0, 1}};
   p.inputs = {{"x", DType::F32, {0}, {0}}};
   p.outputs = {{"y", DType::F32, {0}, {}}};
   auto w = std::make_shared<Tensor>(DType::F32, std::vector<int64_t>{3});
   for (int64_t i = 0; i < 3; ++i) w->set_float(i, 1.5 * static_cast<double>(i));
-  p.constants = {{"w", DType::F32, {3}, w}, {"none", DType::I64, {0}, std::make_shared<Tensor>(DType::I64, std::vector<int64_t>{0})}};
+  p.constants = {{"w", DType::F32, {3}, w},
+                 {"none", DType::I64, {0}, std::make_shared<Tensor>(DType::I64, std::vector<int64_t>{0})}};
   p.slots = {{2}};
-  p.values = {{Place::Input, 0, DType::F32, 2, "x"}, {Place::Constant, 0, DType::F32, 2, "w"},
+  p.values = {{Place::Input, 0, DType::F32, 2, "x"},
+              {Place::Constant, 0, DType::F32, 2, "w"},
               {Place::Output, 0, DType::F32, 2, "y"}};
   KernelInfo k;
   k.name = "fused_add_123456";

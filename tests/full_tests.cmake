@@ -2,6 +2,10 @@
 ingot_test(cpu_backend_test LABELS numeric fast LINK ingot_codegen_llvm)
 ingot_test(cpu_contract_test LABELS numeric LINK ingot_codegen_llvm)
 
+add_executable(bench_cpu_contract EXCLUDE_FROM_ALL bench/cpu_contract.cpp)
+target_link_libraries(bench_cpu_contract PRIVATE ingot_codegen_llvm)
+ingot_final_link(bench_cpu_contract)
+
 # ---- emulation -----------------------------------------------------------------------------------------------------------
 file(GLOB emulation CONFIGURE_DEPENDS emulation/*.cpp)
 list(FILTER emulation EXCLUDE REGEX "_test\\.cpp|ingot_emulated\\.cpp")

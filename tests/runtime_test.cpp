@@ -1,5 +1,5 @@
-// The runtime on its own: shape programs, program checks, sessions on the CPU device with hand-written kernels, the thread
-// pool, the choice of CUDA binaries. Links the runtime only.
+// The runtime on its own: shape programs, program checks, sessions on the CPU device with hand-written kernels, the
+// thread pool, the choice of CUDA binaries. Links the runtime only.
 #include <atomic>
 #include <thread>
 
@@ -37,8 +37,8 @@ struct Lines {
   }
 };
 
-/// y = (x + w) + x for x f32[N,3], w f32[N*3] restricted to N in [0, 1000]; also returns x itself and, as a requirement,
-/// N != 13.
+/// y = (x + w) + x for x f32[N,3], w f32[N*3] restricted to N in [0, 1000]; also returns x itself and, as a
+/// requirement, N != 13.
 std::shared_ptr<Program> sample_program() {
   auto p = std::make_shared<Program>();
   p->target = "cpu";
@@ -55,8 +55,10 @@ std::shared_ptr<Program> sample_program() {
   for (int64_t i = 0; i < 3000; ++i) w->set_float(i, 0.5);
   p->constants = {{"w", DType::F32, {3000}, w}};
   p->slots = {{bytes}};
-  p->values = {{Place::Input, 0, DType::F32, bytes, "x"}, {Place::Constant, 0, DType::F32, weight_bytes, "w"},
-               {Place::Arena, 0, DType::F32, bytes, "t"}, {Place::Output, 0, DType::F32, bytes, "y"},
+  p->values = {{Place::Input, 0, DType::F32, bytes, "x"},
+               {Place::Constant, 0, DType::F32, weight_bytes, "w"},
+               {Place::Arena, 0, DType::F32, bytes, "t"},
+               {Place::Output, 0, DType::F32, bytes, "y"},
                {Place::Output, 1, DType::F32, bytes, "same"}};
   KernelInfo add;
   add.name = "add";
@@ -239,9 +241,13 @@ TEST_CASE("the thread pool runs every task once", "[runtime]") {
   for (int64_t tasks : {0, 1, 2, 5, 1000}) {
     std::vector<std::atomic<int>> counts(static_cast<size_t>(tasks));
     for (int round = 0; round < 50; ++round)
-      pool.run(tasks, [](void* c, int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) ++(*static_cast<std::vector<std::atomic<int>>*>(c))[static_cast<size_t>(i)];
-      }, &counts);
+      pool.run(
+          tasks,
+          [](void* c, int64_t first, int64_t last) {
+            for (int64_t i = first; i < last; ++i)
+              ++(*static_cast<std::vector<std::atomic<int>>*>(c))[static_cast<size_t>(i)];
+          },
+          &counts);
     CHECK(std::all_of(counts.begin(), counts.end(), [](const std::atomic<int>& n) { return n == 50; }));
   }
 }

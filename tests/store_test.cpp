@@ -59,7 +59,10 @@ TEST_CASE("a damaged entry is a miss and is removed", "[store]") {
   CHECK(after([](const fs::path& p) { fs::remove(p / "kernel.cu"); }));
   CHECK(after([](const fs::path& p) { fs::remove(p / "checksums"); }));
   CHECK(after([](const fs::path& p) { fs::resize_file(p / "checksums", 20); }));
-  CHECK(after([](const fs::path& p) { fs::remove(p / "kernel.cu"); fs::create_symlink("/etc/passwd", p / "kernel.cu"); }));
+  CHECK(after([](const fs::path& p) {
+    fs::remove(p / "kernel.cu");
+    fs::create_symlink("/etc/passwd", p / "kernel.cu");
+  }));
 }
 
 TEST_CASE("verify and clear", "[store]") {

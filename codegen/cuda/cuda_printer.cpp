@@ -15,7 +15,8 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
         "max",   "abs",   "exp",    "log",  "sin",    "cos",    "pow",      "sqrt",  "floor",  "ceil",
         "round", "point", "row",    "lane", "shared", "args",   "i8",       "i16",   "i32",    "i64",
         "u8",    "u16",   "u32",    "u64",  "f16",    "bf16",   "active",   "batch", "m",      "n",
-        "k",     "acc",   "out",    "div",  "rem",    "struct", "template", "class", "signed", "unsigned"}) {
+        "k",     "acc",   "out",    "div",  "rem",    "struct", "template", "class", "signed", "unsigned",
+        "side",  "from"}) {
     expr_.reserve(word);
   }
   for (const Buffer& b : kernel.buffers) expr_.reserve(identifier_of(b.name));
@@ -36,8 +37,10 @@ std::string CudaPrinter::signature() const {
   for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
   const char* residents = schedule_.kind == Schedule::Kind::Tiles ? ", 1" : "";
-  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{}({})", schedule_.threads, residents,
-                     kPlaceholderName, list);
+  const std::string cluster =
+      schedule_.cluster_k > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", schedule_.cluster_k) : "";
+  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}){}\n{}({})", schedule_.threads, residents,
+                     cluster, kPlaceholderName, list);
 }
 
 void CudaPrinter::bind_dims() {
@@ -61,7 +64,9 @@ void CudaPrinter::bind_dims() {
 std::string CudaPrinter::finish() const {
   std::string text;
   for (const std::string& file : includes()) text += fmt::format("#include \"prelude/{}\"\n", file);
-  return text + "\n" + out_.text() + fmt::format("INGOT_ENTRY({})\n", kPlaceholderName);
+  text += "\n" + out_.text();
+  if (schedule_.cluster_k > 1) text += fmt::format("INGOT_CLUSTER({}, {})\n", kPlaceholderName, schedule_.cluster_k);
+  return text + fmt::format("INGOT_ENTRY({})\n", kPlaceholderName);
 }
 
 // ---- points ----

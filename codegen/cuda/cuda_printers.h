@@ -4,6 +4,8 @@
 #include <string>
 #include <unordered_set>
 
+#include <fmt/format.h>
+
 #include "codegen/cuda/cuda_printer.h"
 #include "codegen/text/c_printer.h"
 
@@ -71,6 +73,36 @@ class RowsPrinter : public CudaPrinter {
   std::unordered_set<int> dirty_, read_since_;   // scratch written or read since the last barrier
 };
 
+/// Prints one function of a functor: buffers and dims are members of `args`.
+class FunctorPrinter : public CudaPrinter {
+ public:
+  using CudaPrinter::CudaPrinter;
+
+  void bind_args();
+  /// Binds the axes by splitting the parameter `flat`, if `uses` mentions one of them.
+  bool split(const std::vector<Axis>& axes, const std::string& flat, const Body& uses);
+  void print_value(const Expr& value);
+  /// print_value in vector mode.
+  void vectorise(const Expr& inner, const Expr& base, int width, const Expr& value);
+  void print_body(const Body& b) { body(b); }
+  /// The body for `width` neighbours, the results in acc[v].
+  void vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract);
+  void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
+  void bind_index_text(const Expr& var, const std::string& text) { expr_.bind(var, text, expr_.i32()); }
+  std::string value(const Expr& e) { return expr_.value(e); }
+  std::string fresh(const std::string& stem) { return expr_.fresh(stem); }
+  std::string pointer_to(int buffer, const Expr& index) {
+    return fmt::format("{} + {}", pointer(buffer), expr_.operand(index));
+  }
+  CodeWriter& writer() { return out_; }
+
+ protected:
+  std::string element(int buffer, const std::string& index) override {
+    return fmt::format("args.{}[{}]", buffer_name(buffer), index);
+  }
+  std::string pointer(int buffer) override { return "args." + buffer_name(buffer); }
+};
+
 /// Tiles: the functors, the plan and the entry point around a main loop of the prelude.
 class TilesPrinter : public CudaPrinter {
  public:
@@ -84,6 +116,14 @@ class TilesPrinter : public CudaPrinter {
                       bool along_k, int vector);
   void print_epilogue();
   void print_entry();
+  bool is_mma() const { return schedule_.unit != MultiplyUnit::Simt; }
+  // ---- tensor cores (cuda_mma.cpp) ----
+  void print_mma();
+  void print_mma_plan();
+  void print_mma_prologue(const char* name, const Expr& value, const std::vector<Axis>& side, const char* side_name,
+                          bool along_k, int vector, bool raw);
+  void print_mma_epilogue();
+  void splice(const FunctorPrinter& f);
   const char* acc_type() const { return c_type(contract_.acc.type()); }
 
   const Contract& contract_;

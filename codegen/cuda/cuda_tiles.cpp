@@ -7,62 +7,41 @@
 
 namespace ingot {
 
-namespace {
-
-/// Prints one functor: buffers and dims are members of `args`.
-class FunctorPrinter : public CudaPrinter {
- public:
-  using CudaPrinter::CudaPrinter;
-
-  void bind_args() {
-    for (const Expr& d : kernel_.dims) expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32());
-  }
-  /// Binds the axes that `uses` mentions by splitting the parameter `flat`.
-  void split(const std::vector<Axis>& axes, const std::string& flat, const Body& uses) {
-    bool used = false;
-    for (const Axis& a : axes) each_expr(uses, [&](const Expr& e) { used |= depends_on(e, a.var.name()); });
-    if (used) bind_axes(axes, flat);
-  }
-  void print_value(const Expr& value) {
-    if (lanes_) {
-      load_vectors(value);
-      auto lane = lane_loop();
-      out_.line(fmt::format("out[v] = {};", expr_.value(value)));
-    } else {
-      const std::string v = expr_.value(value);
-      out_.line(fmt::format("out[0] = {};", v));
-    }
-  }
-  void vectorise(const Expr& inner, const Expr& base, int width, const Expr& value) {
-    with_lanes(inner, base, width, [&] { print_value(value); });
-  }
-  void print_body(const Body& b) { body(b); }
-  void bind_acc(const Expr& acc) { expr_.bind(acc, "acc", false); }
-  CodeWriter& writer() { return out_; }
-
- protected:
-  std::string element(int buffer, const std::string& index) override {
-    return fmt::format("args.{}[{}]", buffer_name(buffer), index);
-  }
-  std::string pointer(int buffer) override { return "args." + buffer_name(buffer); }
-};
-
-Body as_body(const Expr& value) {
-  Body body;
-  body.push_back({Let{Expr::local("value", value.type()), value}});
-  return body;
+void FunctorPrinter::bind_args() {
+  for (const Expr& d : kernel_.dims) expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32());
 }
 
-}  // namespace
+bool FunctorPrinter::split(const std::vector<Axis>& axes, const std::string& flat, const Body& uses) {
+  bool used = false;
+  for (const Axis& a : axes) each_expr(uses, [&](const Expr& e) { used |= depends_on(e, a.var.name()); });
+  if (used) bind_axes(axes, flat);
+  return used;
+}
+
+void FunctorPrinter::print_value(const Expr& value) {
+  if (lanes_) {
+    load_vectors(value);
+    auto lane = lane_loop();
+    out_.line(fmt::format("out[v] = {};", expr_.value(value)));
+  } else {
+    const std::string v = expr_.value(value);
+    out_.line(fmt::format("out[0] = {};", v));
+  }
+}
+
+void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, const Expr& value) {
+  with_lanes(inner, base, width, [&] { print_value(value); });
+}
 
 TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : CudaPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
-  expr_.include(details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
+  expr_.include(is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
 }
 
 void TilesPrinter::print() {
   print_args();
   out_.blank();
+  if (is_mma()) return print_mma();
   print_plan();
   out_.blank();
   print_prologue("PrologueA", contract_.a, contract_.m, "m", details_.a_along_k, details_.a_vector);
@@ -151,7 +130,7 @@ void TilesPrinter::print_epilogue() {
     f.split(contract_.batch, "batch", contract_.epilogue);
     f.split(contract_.m, "m", contract_.epilogue);
     f.split(contract_.n, "n", contract_.epilogue);
-    f.bind_acc(contract_.acc);
+    f.bind_acc(contract_.acc, "acc");
     f.print_body(contract_.epilogue);
   }
   out_.splice(f.text());
@@ -178,7 +157,9 @@ void TilesPrinter::print_entry() {
   extent(contract_.n, "n_end");
   extent(contract_.k, "k_end");
   const std::string a = "PrologueA{args}", b = "PrologueB{args}", e = "Epilogue{args}";
-  if (!details_.skinny) {
+  if (is_mma()) {
+    out_.line(fmt::format("contraction_mma<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
+  } else if (!details_.skinny) {
     out_.line(fmt::format("contraction_simt<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
   } else {
     const bool thin_is_m = details_.thin_is_m, along_k = thin_is_m ? details_.b_along_k : details_.a_along_k;

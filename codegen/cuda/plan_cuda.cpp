@@ -186,7 +186,7 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   const Expr m = total_of(c.m), n = total_of(c.n);
   launch.grid[2] = simplify(min(total_of(c.batch), Expr(65535)));
   if (!d.skinny) {
-    launch.grid[0] = simplify(ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n)));
+    launch.grid[0] = simplify(ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n)) * s.cluster_k);
     return launch;
   }
   const bool along_k = d.thin_is_m ? d.b_along_k : d.a_along_k;

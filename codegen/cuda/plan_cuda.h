@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "codegen/kernel/kernel.h"
@@ -24,11 +25,27 @@ Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target);
 struct TileDetails {
   bool skinny = false, thin_is_m = false;
   bool a_along_k = true, b_along_k = true, out_along_m = false;  // direction of consecutive threads
-  int a_vector = 1, b_vector = 1;
+  int a_vector = 1, b_vector = 1, e_vector = 1;  // e_vector: tensor cores
+  bool a_raw = false, b_raw = false;             // tensor cores: elements go to shared memory as they are stored
   int thin = 0, columns = 1;    // skinny
   int shared_bytes = 0;
 };
 TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
+
+/// Tensor cores (prelude/contraction_mma.cuh): the unit that fits the operands, or Simt; its schedule; its details, given
+/// the directions. A block's shared memory is the larger of the ring of stages and the tile of results.
+MultiplyUnit multiply_unit(const Contract& contract, const TargetTraits& target);
+void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& schedule);
+void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& details);
+/// What the operands are in shared memory.
+DType element_of(MultiplyUnit unit);
+
+/// An operand that is an element of a buffer, or that where `guard` holds and zero elsewhere.
+struct RawAccess {
+  int buffer = 0;
+  Expr index, guard;  // guard: invalid when there is none
+};
+std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
 
 /// The shared memory of a Rows kernel: scratch arrays of every row of the block, then two areas for block reductions.
 struct RowShared {
@@ -54,5 +71,7 @@ Expr total_of(const std::vector<Axis>& axes);
 int64_t estimate(const Expr& e, int64_t otherwise);
 /// The last axis, or null.
 const Axis* inner_axis(const std::vector<Axis>& axes);
+/// A body of one Let, for functions that look at bodies.
+Body as_body(const Expr& value);
 
 }  // namespace ingot

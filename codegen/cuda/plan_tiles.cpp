@@ -26,12 +26,6 @@ double run_length(const Body& body, const Axis* axis, bool stores) {
   return best;
 }
 
-Body as_body(const Expr& value) {
-  Body body;
-  body.push_back({Let{Expr::local("value", value.type()), value}});
-  return body;
-}
-
 int operand_vector(const Kernel& kernel, const Expr& value, const Axis* inner, int most) {
   return inner ? widest_vector(kernel, as_body(value), inner->var, inner->extent, most) : 1;
 }
@@ -84,12 +78,23 @@ int fit_vector(int vector, int tile, const Schedule& s) {
 
 }  // namespace
 
+Body as_body(const Expr& value) {
+  Body body;
+  body.push_back({Let{Expr::local("value", value.type()), value}});
+  return body;
+}
+
 Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target) {
   const Contract& c = *kernel.contract();
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
   if (is_thin(c.m) || is_thin(c.n)) {
     plan_skinny(kernel, c, target, s);
+    return s;
+  }
+  s.unit = multiply_unit(c, target);
+  if (s.unit != MultiplyUnit::Simt) {
+    plan_mma(kernel, target, s);
     return s;
   }
   const auto m = static_cast<double>(estimate(total_of(c.m), kGuess)),
@@ -135,6 +140,10 @@ TileDetails tile_details(const Kernel& kernel, const Schedule& s) {
     (d.thin_is_m ? d.a_vector : d.b_vector) = wide_along_k ? s.vector : 1;
     d.shared_bytes =
         wide_along_k ? (s.split_k > 1 ? s.threads * bytes : 0) : s.split_k * d.thin * 32 * s.vector * bytes;
+    return d;
+  }
+  if (s.unit != MultiplyUnit::Simt) {
+    mma_details(kernel, s, d);
     return d;
   }
   const Axis *a_inner = inner_axis(d.a_along_k ? c.k : c.m), *b_inner = inner_axis(d.b_along_k ? c.k : c.n);

@@ -46,11 +46,25 @@ void print_body(const Kernel& k, const Body& body, int depth, std::string& out) 
 
 }  // namespace
 
+const char* name_of(MultiplyUnit unit) {
+  switch (unit) {
+    case MultiplyUnit::Simt: return "simt";
+    case MultiplyUnit::F16: return "f16";
+    case MultiplyUnit::BF16: return "bf16";
+    case MultiplyUnit::Tf32x3: return "tf32x3";
+  }
+  return "?";
+}
+
 std::string to_string(const Schedule& s) {
   switch (s.kind) {
     case Schedule::Kind::Points: return fmt::format("points threads={} vector={} per_thread={}", s.threads, s.vector, s.points_per_thread);
     case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Tiles:
+      if (s.unit != MultiplyUnit::Simt) {
+        return fmt::format("tiles {}x{}x{} {} warp {}x{} threads={} stages={} split_k={} cluster_k={}", s.tile_m, s.tile_n, s.tile_k,
+                           name_of(s.unit), s.warp_m, s.warp_n, s.threads, s.stages, s.split_k, s.cluster_k);
+      }
       return fmt::format("tiles {}x{}x{} thread {}x{} threads={} stages={} split_k={}", s.tile_m, s.tile_n, s.tile_k, s.thread_m,
                          s.thread_n, s.threads, s.stages, s.split_k);
   }

@@ -72,6 +72,11 @@ struct Buffer {
   bool is_constant = false;    // a weight: never changes between launches
 };
 
+/// What multiplies in a contraction: plain arithmetic, or tensor cores on operands of that type. Tf32x3 is f32 accuracy from
+/// three tf32 products.
+enum class MultiplyUnit : uint8_t { Simt, F16, BF16, Tf32x3 };
+const char* name_of(MultiplyUnit unit);
+
 /// What a planner chose. Plain numbers: printed, parsed from an override file, hashed with the kernel.
 struct Schedule {
   enum class Kind : uint8_t { Points, Rows, Tiles } kind = Kind::Points;
@@ -80,6 +85,9 @@ struct Schedule {
   int points_per_thread = 1;   // Points
   int rows_per_block = 1;      // Rows: points of the domain that a block works on; threads / rows_per_block lanes share one
   int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles
+  MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
+  int warp_m = 32, warp_n = 32;  // tensor cores: the tile of a warp; split_k warps share one, each with its part of tile_k
+  int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
 };
 std::string to_string(const Schedule& schedule);
 

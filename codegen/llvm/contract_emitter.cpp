@@ -121,8 +121,14 @@ void ContractEmitter::for_variant(Value* tile, const std::function<void(int)>& b
     if (i + 1 == variants.size()) return body(variants[i]);
     ir_.if_else(
         ir_.b.CreateICmpEQ(tile_rows(tile), ir_.i64(variants[i])),
-        [&] { ExprEmitter::Scope scope(ex_); body(variants[i]); },
-        [&] { ExprEmitter::Scope scope(ex_); pick(i + 1); });
+        [&] {
+          ExprEmitter::Scope scope(ex_);
+          body(variants[i]);
+        },
+        [&] {
+          ExprEmitter::Scope scope(ex_);
+          pick(i + 1);
+        });
   };
   pick(0);
 }
@@ -203,8 +209,8 @@ void ContractEmitter::multiply(const Panel& panel, int rows, int vectors, const 
   // Steps and counts that are constants stay constants inside.
   const auto inner = [&](unsigned i) { return llvm::isa<llvm::Constant>(args[i]) ? args[i] : f->getArg(i); };
   const IrTools::FunctionScope scope(ir_, f);
-  multiply_body(inner(7), rows, vectors, {inner(0), inner(1), inner(2), a.aligned}, {inner(3), inner(4), b.side_step, b.aligned},
-                inner(5), inner(6), accumulate);
+  multiply_body(inner(7), rows, vectors, {inner(0), inner(1), inner(2), a.aligned},
+                {inner(3), inner(4), b.side_step, b.aligned}, inner(5), inner(6), accumulate);
   builder.CreateRetVoid();
 }
 
@@ -273,9 +279,8 @@ void ContractEmitter::epilogue(const Panel& panel, Value* row, Value* rows, Valu
     ExprEmitter::Scope scope(ex_);
     bind_position(ir_, ex_, p_.c.m, ir_.b.CreateAdd(row, i));
     Value* c_row = element_at(c, ir_.b.CreateMul(i, ir_.i64(p_.panel())));
-    for_runs(ir_, ex_, p_.c.n, panel.first, panel.count, [&](Value* offset, Value* start, Value* length) {
-      epilogue_run(c_row, offset, start, length);
-    });
+    for_runs(ir_, ex_, p_.c.n, panel.first, panel.count,
+             [&](Value* offset, Value* start, Value* length) { epilogue_run(c_row, offset, start, length); });
   });
 }
 

@@ -34,12 +34,12 @@ class ContractEmitter {
   void for_variant(llvm::Value* tile, const std::function<void(int rows)>& body);
   Operand a_operand(llvm::Value* tile, llvm::Value* first_tile, int rows, llvm::Value* k_count);
   Operand b_operand(const Panel& panel);
-  void multiply_tile(const Panel& panel, llvm::Value* tile, llvm::Value* first_tile, llvm::Value* k_count, llvm::Value* c,
-                     bool accumulate);
+  void multiply_tile(const Panel& panel, llvm::Value* tile, llvm::Value* first_tile, llvm::Value* k_count,
+                     llvm::Value* c, bool accumulate);
   void multiply(const Panel& panel, int rows, int vectors, const Operand& a, const Operand& b, llvm::Value* k_count,
                 llvm::Value* c, bool accumulate);
-  void multiply_body(llvm::Value* columns, int rows, int vectors, const Operand& a, const Operand& b, llvm::Value* k_count,
-                     llvm::Value* c, bool accumulate);
+  void multiply_body(llvm::Value* columns, int rows, int vectors, const Operand& a, const Operand& b,
+                     llvm::Value* k_count, llvm::Value* c, bool accumulate);
   void multiply_step(int rows, int vectors, const Operand& a, const Operand& b, llvm::Value* k,
                      const std::vector<llvm::Value*>& masks, const std::vector<llvm::Value*>& sums);
   void dot_tile(const Panel& panel, llvm::Value* row, int rows, llvm::Value* c);

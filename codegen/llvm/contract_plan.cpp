@@ -60,7 +60,9 @@ bool steps_by_one(const Expr& index, const std::vector<Axis>& axes) {
 }
 
 /// The number of loads (or stores) of e that are contiguous along the last of `axes`, and of those that depend on it.
-struct Contiguity { int contiguous = 0, dependent = 0; };
+struct Contiguity {
+  int contiguous = 0, dependent = 0;
+};
 Contiguity contiguity(const Expr& root, const std::vector<Axis>& axes) {
   Contiguity out;
   visit(root, [&](const Expr& e) {
@@ -135,7 +137,8 @@ std::optional<DirectOperand> direct(const Kernel& kernel, const Expr& e, const s
 /// Rows of a register tile for a panel of so many vectors: accumulators, one row of b and a broadcast must fit.
 int tile_rows(const Machine& machine, int vectors) {
   const int registers = machine.vector_registers;
-  if (registers >= 32) return vectors == 1 ? 24 : vectors == 2 ? 12 : vectors == 3 ? 8 : vectors <= 4 ? 6 : 24 / vectors;
+  if (registers >= 32)
+    return vectors == 1 ? 24 : vectors == 2 ? 12 : vectors == 3 ? 8 : vectors <= 4 ? 6 : 24 / vectors;
   return vectors == 1 ? 12 : vectors == 2 ? 6 : vectors == 3 ? 4 : std::max(1, 12 / vectors);
 }
 
@@ -193,7 +196,8 @@ void choose_tasks(ContractPlan& p, const Machine& machine) {
   const auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   // Rows of a task: what stays in the level-2 cache while panels pass, but enough to repay packing a panel.
   const int64_t fit = kPackedRowBytes / std::max<int64_t>(1, rows * k * element);
-  p.tiles_per_task = std::clamp<int64_t>(std::max(fit, ceil(96, rows)), 1, p.m.as_int() ? std::max<int64_t>(tiles, 1) : 16);
+  p.tiles_per_task =
+      std::clamp<int64_t>(std::max(fit, ceil(96, rows)), 1, p.m.as_int() ? std::max<int64_t>(tiles, 1) : 16);
   if (p.m.as_int()) p.tiles_per_task = ceil(std::max<int64_t>(tiles, 1), ceil(tiles, p.tiles_per_task));
   const auto tasks = [&] { return batch * ceil(tiles, p.tiles_per_task) * ceil(panels, p.panels_per_task); };
   const auto flops = [&] { return 2 * p.tiles_per_task * rows * k * p.panel() * p.panels_per_task; };
@@ -202,10 +206,12 @@ void choose_tasks(ContractPlan& p, const Machine& machine) {
     while (p.panels_per_task * p.panel() < 256 && tasks() >= 2 * wanted) p.panels_per_task *= 2;
   const int64_t panel_bytes = k * p.panel() * element;
   if (rows * tiles * k * element > kPackedRowBytes / 2)  // a does not stay in cache by itself
-    while (2 * p.panels_per_task * panel_bytes <= kPackedPanelBytes && p.panels_per_task < panels && tasks() >= 2 * wanted)
+    while (2 * p.panels_per_task * panel_bytes <= kPackedPanelBytes && p.panels_per_task < panels &&
+           tasks() >= 2 * wanted)
       p.panels_per_task *= 2;
   const int64_t least = p.b_direct || p.dot ? 1 : ceil(window ? 96 : 24, rows);
-  while (tasks() < wanted && p.tiles_per_task > least && flops() > kTaskFlops) p.tiles_per_task = ceil(p.tiles_per_task, 2);
+  while (tasks() < wanted && p.tiles_per_task > least && flops() > kTaskFlops)
+    p.tiles_per_task = ceil(p.tiles_per_task, 2);
   p.tiles_per_task = std::min(p.tiles_per_task, std::max<int64_t>(tiles, 1));
 }
 

@@ -49,7 +49,8 @@ Value* f8_to_f32(IrTools& ir, DType type, Value* v) {
   return b.CreateSelect(is_nan, llvm::ConstantFP::getNaN(scaled->getType()), scaled);
 }
 
-/// Rounds |v| to `mantissa` bits at exponents >= min_exponent and packs exponent and mantissa (bias applied) into an i32.
+/// Rounds |v| to `mantissa` bits at exponents >= min_exponent and packs exponent and mantissa (bias applied) into an
+/// i32.
 Value* pack_small(IrTools& ir, Value* magnitude, int mantissa, int bias) {
   auto& b = ir.b;
   llvm::Type* i32 = b.getInt32Ty();
@@ -62,8 +63,8 @@ Value* pack_small(IrTools& ir, Value* magnitude, int mantissa, int bias) {
   Value* exponent = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, exponent_of(magnitude),
                                             llvm::ConstantInt::getSigned(i32v, min_exponent));
   // units = |v| / 2^(exponent - mantissa), rounded to an integer in [0, 2^(mantissa+1)]
-  Value* scale_bits = b.CreateShl(
-      b.CreateSub(llvm::ConstantInt::get(i32v, static_cast<uint64_t>(127 + mantissa)), exponent), 23);
+  Value* scale_bits =
+      b.CreateShl(b.CreateSub(llvm::ConstantInt::get(i32v, static_cast<uint64_t>(127 + mantissa)), exponent), 23);
   Value* units = b.CreateFMul(magnitude, b.CreateBitCast(scale_bits, magnitude->getType()));
   units = b.CreateFPToSI(ir.intrinsic(llvm::Intrinsic::nearbyint, {units}), i32v);
   // Adding the units to (biased exponent - 1) << mantissa carries into the exponent by itself; subnormals start at 0.

@@ -1,4 +1,5 @@
-// Conversions in LLVM IR: storage type <-> compute type of elements, and casts between compute types. Scalars or vectors.
+// Conversions in LLVM IR: storage type <-> compute type of elements, and casts between compute types. Scalars or
+// vectors.
 #pragma once
 
 #include "codegen/llvm/ir_tools.h"

@@ -12,7 +12,8 @@ namespace {
 
 Result<cpu::CpuPlan> make_plan(const Kernel& kernel, const cpu::Machine& machine) {
   for (const Buffer& b : kernel.buffers)
-    if (b.type == DType::String) return unsupported(fmt::format("buffer {} of kernel {} holds strings", b.name, kernel.name));
+    if (b.type == DType::String)
+      return unsupported(fmt::format("buffer {} of kernel {} holds strings", b.name, kernel.name));
   cpu::CpuPlan plan;
   if (kernel.contract()) {
     plan.contract = cpu::plan_contract(kernel, machine);
@@ -41,8 +42,9 @@ std::string describe(const cpu::CpuPlan& plan) {
   const cpu::ContractPlan& p = *plan.contract;
   if (p.dot) return fmt::format("contract by dot products, {} rows, {} vectors a panel", p.rows, p.vectors);
   return fmt::format("contract, register tile {} x {}, a {}, b {}, {} tiles x {} panels a task{}", p.tiles.variants[0],
-                     p.panel(), p.a_direct ? "in place" : "packed", p.b_direct ? "in place" : "packed", p.tiles_per_task,
-                     p.panels_per_task, p.k_blocked ? fmt::format(", k in blocks of {}", p.k_block) : "");
+                     p.panel(), p.a_direct ? "in place" : "packed", p.b_direct ? "in place" : "packed",
+                     p.tiles_per_task, p.panels_per_task,
+                     p.k_blocked ? fmt::format(", k in blocks of {}", p.k_block) : "");
 }
 
 }  // namespace

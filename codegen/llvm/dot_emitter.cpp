@@ -1,5 +1,5 @@
-// The part of ContractEmitter for few rows with both operands contiguous in k: vectors along k, four columns at a time, each
-// sum folded at the end. The matrix is read once and in order.
+// The part of ContractEmitter for few rows with both operands contiguous in k: vectors along k, four columns at a time,
+// each sum folded at the end. The matrix is read once and in order.
 #include "codegen/llvm/contract_emitter.h"
 #include "codegen/llvm/math_emitter.h"
 #include "compiler/expr/simplify.h"

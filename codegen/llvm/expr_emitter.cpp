@@ -75,8 +75,7 @@ Value* ExprEmitter::value(const Expr& e) {
 }
 
 Value* ExprEmitter::emit_symbol(const Expr& e) {
-  if (in_lanes() && e.name() == lanes_.symbol)
-    return linear_vector({lanes_.base, 1, nullptr});
+  if (in_lanes() && e.name() == lanes_.symbol) return linear_vector({lanes_.base, 1, nullptr});
   const auto found = bound_.find(e.name());
   INGOT_CHECK(found != bound_.end(), "CPU code generation: unbound symbol " + e.name());
   return found->second;
@@ -196,7 +195,8 @@ Value* ExprEmitter::emit_compare(const Expr& e) {
   return is_float(type) ? ir_.b.CreateFCmp(p, x, y) : ir_.b.CreateICmp(p, x, y);
 }
 
-/// a < b of indices linear in the lane: (a - b) clamped to 32 bits plus step*lane, compared with 0. One vector operation.
+/// a < b of indices linear in the lane: (a - b) clamped to 32 bits plus step*lane, compared with 0. One vector
+/// operation.
 Value* ExprEmitter::emit_lane_compare(const Expr& e) {
   constexpr int64_t kFar = 1 << 30, kMaxStep = 1 << 20;
   if (!in_lanes() || e.arg(0).type() != DType::I64 || !varies(e)) return nullptr;
@@ -238,7 +238,15 @@ Value* ExprEmitter::emit_select(const Expr& e) {
     return ir_.b.CreateSelect(c, x, side(otherwise));
   }
   return ir_.choose(
-      c, [&] { Scope scope(*this); return side(a); }, [&] { Scope scope(*this); return side(otherwise); });
+      c,
+      [&] {
+        Scope scope(*this);
+        return side(a);
+      },
+      [&] {
+        Scope scope(*this);
+        return side(otherwise);
+      });
 }
 
 Value* ExprEmitter::emit_masked_select(Value* condition, const Expr& a, const Expr& otherwise) {

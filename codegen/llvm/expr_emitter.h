@@ -1,6 +1,7 @@
-// ExprEmitter: scalar expressions to LLVM IR. Within a lane context one symbol (a loop index) stands for several consecutive
-// values at once: what depends on it becomes a vector, everything else stays scalar ("uniform"). Loads whose index grows by
-// one per lane are vector loads, other loads gathers; a guard (Select around a Load) becomes a mask.
+// ExprEmitter: scalar expressions to LLVM IR. Within a lane context one symbol (a loop index) stands for several
+// consecutive values at once: what depends on it becomes a vector, everything else stays scalar ("uniform"). Loads
+// whose index grows by one per lane are vector loads, other loads gathers; a guard (Select around a Load) becomes a
+// mask.
 #pragma once
 
 #include <string>
@@ -65,7 +66,9 @@ class ExprEmitter {
   /// Conditions known to hold (conjuncts of guards), by structure.
   class AssumeScope {
    public:
-    AssumeScope(ExprEmitter& e, std::vector<Expr> conditions) : e_(e), scope_(e) { e_.assumed_ = std::move(conditions); }
+    AssumeScope(ExprEmitter& e, std::vector<Expr> conditions) : e_(e), scope_(e) {
+      e_.assumed_ = std::move(conditions);
+    }
     ~AssumeScope() { e_.assumed_.clear(); }
 
    private:
@@ -87,14 +90,16 @@ class ExprEmitter {
   void store(int buffer, const Expr& index, llvm::Value* value);
   llvm::Value* address(int buffer, llvm::Value* index);
   /// Forgets every emitted value: what was loaded before a store to a scratch array may be stale.
-  void forget() { for (Memo& m : scopes_) m.values.clear(); }
+  void forget() {
+    for (Memo& m : scopes_) m.values.clear();
+  }
 
  private:
   struct Memo {
     std::unordered_map<const void*, std::pair<Expr, llvm::Value*>> values;
     std::unordered_map<const void*, std::pair<Expr, bool>> varying;
   };
-  struct Linear {           // an index as base + step*lane
+  struct Linear {  // an index as base + step*lane
     llvm::Value* base = nullptr;
     std::optional<int64_t> constant_step;
     llvm::Value* step = nullptr;
@@ -133,7 +138,8 @@ class ExprEmitter {
 /// The parts of a conjunction: And(And(a, b), c) gives a, b, c.
 void conjuncts(const Expr& condition, std::vector<Expr>& out);
 bool has_load(const Expr& e);
-/// True when a float expression is proven to lie strictly within ±2^30 and not to be NaN: it converts without saturation.
+/// True when a float expression is proven to lie strictly within ±2^30 and not to be NaN: it converts without
+/// saturation.
 bool is_small_number(const Expr& e);
 
 }  // namespace ingot::cpu

@@ -26,7 +26,9 @@ struct F32 {
   Value* bits(Value* x) { return ir.b.CreateBitCast(x, integers); }
   Value* from_bits(Value* x) { return ir.b.CreateBitCast(x, type); }
   Value* abs(Value* x) { return ir.intrinsic(llvm::Intrinsic::fabs, {x}); }
-  Value* sign_of(Value* magnitude, Value* x) { return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, x); }
+  Value* sign_of(Value* magnitude, Value* x) {
+    return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, x);
+  }
   /// Horner's rule; the highest coefficient first.
   Value* poly(Value* x, std::initializer_list<double> c) {
     Value* sum = nullptr;
@@ -107,19 +109,21 @@ Value* erf_f32(IrTools& ir, Value* x) {
                         1.128358514861418e-1, -3.761262582423300e-1, 1.128379165726710});
   Value* small = b.CreateFMul(x, p);
   Value* t = b.CreateFSub(f.at_most(magnitude, 4.0), f.real(2.0));
-  Value* g = f.poly(t, {-1.6371513993362896e-06, 1.9863620764226653e-05, -0.000135353984660469, 0.0007333605317398906,
-                        -0.003570868168026209, 0.016464674845337868, 0.9237508773803711, 4.418160915374756,
-                        5.364941120147705});
+  Value* g = f.poly(
+      t, {-1.6371513993362896e-06, 1.9863620764226653e-05, -0.000135353984660469, 0.0007333605317398906,
+          -0.003570868168026209, 0.016464674845337868, 0.9237508773803711, 4.418160915374756, 5.364941120147705});
   Value* large = b.CreateFSub(f.real(1.0), exp_f32(ir, b.CreateFNeg(g)));
   return b.CreateSelect(b.CreateFCmpOLT(magnitude, f.real(1.0)), small, f.sign_of(large, x));
 }
 
-/// sin (quarter 0) or cos (quarter 1) of |x| < 1e8: the argument is reduced in f64, which holds x - n*pi/2 to f32 accuracy.
+/// sin (quarter 0) or cos (quarter 1) of |x| < 1e8: the argument is reduced in f64, which holds x - n*pi/2 to f32
+/// accuracy.
 Value* reduced_sin_cos(IrTools& ir, Value* x, uint32_t quarter) {
   F32 f(ir, x);
   auto& b = ir.b;
   llvm::Type* doubles = b.getDoubleTy();
-  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(f.type)) doubles = llvm::FixedVectorType::get(doubles, v->getNumElements());
+  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(f.type))
+    doubles = llvm::FixedVectorType::get(doubles, v->getNumElements());
   const auto real = [&](double v) { return llvm::ConstantFP::get(doubles, v); };
   Value* wide = b.CreateFPExt(x, doubles);
   Value* n = ir.intrinsic(llvm::Intrinsic::nearbyint, {b.CreateFMul(wide, real(0.63661977236758134308))});
@@ -222,7 +226,8 @@ Value* call_function(IrTools& ir, Fn fn, DType type, llvm::ArrayRef<Value*> args
   Value* x = args[0];
   switch (fn) {
     case Fn::Sqrt: return ir.intrinsic(llvm::Intrinsic::sqrt, {x});
-    case Fn::Rsqrt: return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), ir.intrinsic(llvm::Intrinsic::sqrt, {x}));
+    case Fn::Rsqrt:
+      return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), ir.intrinsic(llvm::Intrinsic::sqrt, {x}));
     case Fn::Floor: return ir.intrinsic(llvm::Intrinsic::floor, {x});
     case Fn::Ceil: return ir.intrinsic(llvm::Intrinsic::ceil, {x});
     case Fn::Round: return ir.intrinsic(llvm::Intrinsic::nearbyint, {x});

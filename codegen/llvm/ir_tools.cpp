@@ -67,8 +67,15 @@ Value* IrTools::choose(Value* condition, const std::function<Value*()>& a, const
   Value *va = nullptr, *vb = nullptr;
   BasicBlock *from_a = nullptr, *from_b = nullptr;
   if_else(
-      condition, [&] { va = a(); from_a = b.GetInsertBlock(); },
-      [&] { vb = otherwise(); from_b = b.GetInsertBlock(); });
+      condition,
+      [&] {
+        va = a();
+        from_a = b.GetInsertBlock();
+      },
+      [&] {
+        vb = otherwise();
+        from_b = b.GetInsertBlock();
+      });
   llvm::PHINode* phi = b.CreatePHI(va->getType(), 2);
   phi->addIncoming(va, from_a);
   phi->addIncoming(vb, from_b);
@@ -114,9 +121,7 @@ Value* IrTools::first_lanes(Value* count, int width) {
 
 Value* IrTools::min(Value* a, Value* b2) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b2); }
 Value* IrTools::max(Value* a, Value* b2) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, b2); }
-Value* IrTools::ceil_div(Value* a, Value* d) {
-  return b.CreateUDiv(b.CreateAdd(a, b.CreateSub(d, i64(1))), d);
-}
+Value* IrTools::ceil_div(Value* a, Value* d) { return b.CreateUDiv(b.CreateAdd(a, b.CreateSub(d, i64(1))), d); }
 Value* IrTools::fma(Value* a, Value* x, Value* c) {
   return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, x, c});
 }

@@ -1,5 +1,5 @@
-// IrTools: the few shapes of LLVM IR that the CPU backend builds everything from: loops, branches, vectors. The emitters of
-// this folder share one.
+// IrTools: the few shapes of LLVM IR that the CPU backend builds everything from: loops, branches, vectors. The
+// emitters of this folder share one.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -20,7 +20,9 @@ struct Machine {
   bool avx512 = false;
   int threads = 2;
   explicit Machine(const TargetTraits& t)
-      : vector_bytes(t.vector_bytes), vector_registers(t.vector_registers), avx512(t.vector_bytes >= 64),
+      : vector_bytes(t.vector_bytes),
+        vector_registers(t.vector_registers),
+        avx512(t.vector_bytes >= 64),
         threads(t.parallel_units) {}
 };
 

@@ -25,32 +25,31 @@ std::vector<Axis> map_axes(const std::vector<Axis>& axes, const Mapper& f) {
 }
 
 Stmt map_stmt(const Stmt& stmt, const Mapper& f) {
-  return std::visit(
-      Overload{[&](const Let& s) { return Stmt{Let{s.var, f(s.value)}}; },
-               [&](const Store& s) { return Stmt{Store{s.buffer, f(s.index), f(s.value)}}; },
-               [&](const Loop& s) { return Stmt{Loop{map_axes(s.axes, f), map_body(s.body, f)}}; },
-               [&](const Reduce& s) {
-                 Reduce r = s;
-                 if (r.init.valid()) r.init = f(r.init);
-                 r.axes = map_axes(s.axes, f);
-                 r.value = f(s.value);
-                 return Stmt{std::move(r)};
-               },
-               [&](const Alloc& s) { return Stmt{Alloc{s.buffer, s.name, s.type, f(s.size)}}; },
-               [&](const If& s) { return Stmt{If{f(s.condition), map_body(s.body, f)}}; },
-               [&](const Contract& s) {
-                 Contract c = s;
-                 c.batch = map_axes(s.batch, f);
-                 c.m = map_axes(s.m, f);
-                 c.n = map_axes(s.n, f);
-                 c.k = map_axes(s.k, f);
-                 c.a = f(s.a);
-                 c.b = f(s.b);
-                 c.epilogue = map_body(s.epilogue, f);
-                 return Stmt{std::move(c)};
-               },
-               [&](const Note& s) { return Stmt{s}; }},
-      stmt.node);
+  return std::visit(Overload{[&](const Let& s) { return Stmt{Let{s.var, f(s.value)}}; },
+                             [&](const Store& s) { return Stmt{Store{s.buffer, f(s.index), f(s.value)}}; },
+                             [&](const Loop& s) { return Stmt{Loop{map_axes(s.axes, f), map_body(s.body, f)}}; },
+                             [&](const Reduce& s) {
+                               Reduce r = s;
+                               if (r.init.valid()) r.init = f(r.init);
+                               r.axes = map_axes(s.axes, f);
+                               r.value = f(s.value);
+                               return Stmt{std::move(r)};
+                             },
+                             [&](const Alloc& s) { return Stmt{Alloc{s.buffer, s.name, s.type, f(s.size)}}; },
+                             [&](const If& s) { return Stmt{If{f(s.condition), map_body(s.body, f)}}; },
+                             [&](const Contract& s) {
+                               Contract c = s;
+                               c.batch = map_axes(s.batch, f);
+                               c.m = map_axes(s.m, f);
+                               c.n = map_axes(s.n, f);
+                               c.k = map_axes(s.k, f);
+                               c.a = f(s.a);
+                               c.b = f(s.b);
+                               c.epilogue = map_body(s.epilogue, f);
+                               return Stmt{std::move(c)};
+                             },
+                             [&](const Note& s) { return Stmt{s}; }},
+                    stmt.node);
 }
 
 /// True when e uses `outer` and `inner` only in load indices that are linear in outer*extent + inner.
@@ -74,8 +73,14 @@ void collect_bound(const Body& body, std::set<std::string>& names) {
   };
   for (const Stmt& s : body) {
     if (auto* x = s.as<Let>()) names.insert(x->var.name());
-    if (auto* x = s.as<Loop>()) { axes(x->axes); collect_bound(x->body, names); }
-    if (auto* x = s.as<Reduce>()) { axes(x->axes); names.insert(x->result.name()); }
+    if (auto* x = s.as<Loop>()) {
+      axes(x->axes);
+      collect_bound(x->body, names);
+    }
+    if (auto* x = s.as<Reduce>()) {
+      axes(x->axes);
+      names.insert(x->result.name());
+    }
     if (auto* x = s.as<If>()) collect_bound(x->body, names);
   }
 }
@@ -110,15 +115,26 @@ void for_each_expr(const Body& body, const std::function<void(const Expr&)>& f) 
                           f(Expr::load(s.buffer, s.value.type(), s.index));
                           f(s.value);
                         },
-                        [&](const Loop& s) { axes(s.axes); for_each_expr(s.body, f); },
+                        [&](const Loop& s) {
+                          axes(s.axes);
+                          for_each_expr(s.body, f);
+                        },
                         [&](const Reduce& s) {
                           if (s.init.valid()) f(s.init);
                           axes(s.axes);
                           f(s.value);
                         },
                         [&](const Alloc& s) { f(s.size); },
-                        [&](const If& s) { f(s.condition); for_each_expr(s.body, f); },
-                        [&](const Contract& s) { f(s.a); f(s.b); for_each_expr(s.epilogue, f); }, [](const Note&) {}},
+                        [&](const If& s) {
+                          f(s.condition);
+                          for_each_expr(s.body, f);
+                        },
+                        [&](const Contract& s) {
+                          f(s.a);
+                          f(s.b);
+                          for_each_expr(s.epilogue, f);
+                        },
+                        [](const Note&) {}},
                stmt.node);
 }
 

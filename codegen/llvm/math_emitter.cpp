@@ -86,7 +86,8 @@ Value* divide(IrTools& ir, ExprOp op, DType type, Value* a, Value* d) {
 
 Value* divide_index(IrTools& ir, ExprOp op, Value* a, Value* d) {
   if (!is_vector(a)) return divide(ir, op, DType::I64, a, d);
-  if (ConstantInt* c = uniform_constant(d); c && c->getValue().isStrictlyPositive() && c->getValue().isPowerOf2()) return divide(ir, op, DType::I64, a, d);
+  if (ConstantInt* c = uniform_constant(d); c && c->getValue().isStrictlyPositive() && c->getValue().isPowerOf2())
+    return divide(ir, op, DType::I64, a, d);
   // Below 2^51 a rounded quotient never crosses an integer: neighbours differ by at least 1/divisor.
   auto& b = ir.b;
   auto* vector = llvm::cast<llvm::FixedVectorType>(a->getType());

@@ -10,7 +10,8 @@ namespace ingot::cpu {
 
 /// Div, Rem, FloorDiv, FloorMod. Integer division by zero gives 0.
 llvm::Value* divide(IrTools& ir, ExprOp op, DType type, llvm::Value* a, llvm::Value* d);
-/// The same for indices: i64 values below 2^51, so that vectors divide as doubles. The divisor is not 0 or the result is 0.
+/// The same for indices: i64 values below 2^51, so that vectors divide as doubles. The divisor is not 0 or the result
+/// is 0.
 llvm::Value* divide_index(IrTools& ir, ExprOp op, llvm::Value* a, llvm::Value* d);
 llvm::Value* minimum(IrTools& ir, DType type, llvm::Value* a, llvm::Value* b);
 llvm::Value* maximum(IrTools& ir, DType type, llvm::Value* a, llvm::Value* b);

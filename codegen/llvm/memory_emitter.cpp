@@ -69,8 +69,8 @@ Value* ExprEmitter::load_every_other(const BufferRef& ref, Value* base) {
   }
   Value* wide_mask = ir_.b.CreateShuffleVector(active, llvm::Constant::getNullValue(active->getType()), spread);
   llvm::Type* type = ir_.vector_of(element, 2 * width);
-  Value* wide = ir_.b.CreateMaskedLoad(type, ir_.b.CreateGEP(element, ref.pointer, base), alignment(ref.type), wide_mask,
-                                       llvm::Constant::getNullValue(type));
+  Value* wide = ir_.b.CreateMaskedLoad(type, ir_.b.CreateGEP(element, ref.pointer, base), alignment(ref.type),
+                                       wide_mask, llvm::Constant::getNullValue(type));
   return ir_.b.CreateShuffleVector(wide, even);
 }
 

@@ -1,5 +1,5 @@
-// Index arithmetic of ExprEmitter in 32-bit lanes. A gather's index is split into a 64-bit uniform part and a varying part;
-// where ranges prove the latter small, it takes half the registers and the gather takes half the instructions.
+// Index arithmetic of ExprEmitter in 32-bit lanes. A gather's index is split into a 64-bit uniform part and a varying
+// part; where ranges prove the latter small, it takes half the registers and the gather takes half the instructions.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -132,8 +132,7 @@ bool ExprEmitter::is_narrow(const Expr& e) {
     case ExprOp::Min:
     case ExprOp::Max: return is_small(e) && is_narrow(e.arg(0)) && is_narrow(e.arg(1));
     case ExprOp::FloorDiv:
-    case ExprOp::FloorMod:
-      return e.arg(1).as_int().value_or(0) > 0 && is_narrow(e.arg(0)) && is_narrow(e.arg(1));
+    case ExprOp::FloorMod: return e.arg(1).as_int().value_or(0) > 0 && is_narrow(e.arg(0)) && is_narrow(e.arg(1));
     default: return false;
   }
 }
@@ -154,7 +153,8 @@ Value* ExprEmitter::narrow(const Expr& e) {
   llvm::Type* i32 = ir_.b.getInt32Ty();
   if (!varies(e)) return ir_.widen(ir_.b.CreateTrunc(value(e), i32), lanes_.width);
   if (e.op() == ExprOp::Symbol)
-    return ir_.b.CreateAdd(ir_.widen(ir_.b.CreateTrunc(lanes_.base, i32), lanes_.width), ir_.lane_numbers(i32, lanes_.width));
+    return ir_.b.CreateAdd(ir_.widen(ir_.b.CreateTrunc(lanes_.base, i32), lanes_.width),
+                           ir_.lane_numbers(i32, lanes_.width));
   if (e.op() == ExprOp::Cast) return ir_.b.CreateFPToSI(vector(e.arg(0)), ir_.vector_of(i32, lanes_.width));
   return narrow_binary(e);
 }

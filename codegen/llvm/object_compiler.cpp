@@ -1,5 +1,5 @@
-// compile_object and cpu_traits (orc_jit.h): target machines and the optimisation pipeline. Vectors and register tiles are
-// chosen by the emitters, so the pipeline only cleans up; LLVM's own vectorisers and unrollers stay out.
+// compile_object and cpu_traits (orc_jit.h): target machines and the optimisation pipeline. Vectors and register tiles
+// are chosen by the emitters, so the pipeline only cleans up; LLVM's own vectorisers and unrollers stay out.
 #include "codegen/llvm/object_compiler.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,8 @@ constexpr std::string_view kNoteMark = "ingot needs ";
 
 /// The features that code for this CPU may use, as "avx2,fma,".
 std::string needed_features(const TargetTraits& traits) {
-  if (traits.name == "x86-64-v4") return "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,";
+  if (traits.name == "x86-64-v4")
+    return "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,";
   if (traits.name == "x86-64-v3") return "avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,";
   if (traits.name == "x86-64-v2") return "sse4.2,popcnt,";
   std::vector<std::string> list;
@@ -65,8 +66,10 @@ std::string needed_features(const TargetTraits& traits) {
 
 /// Leaves a constant in the object that missing_features finds again.
 void add_note(llvm::Module& module, const TargetTraits& traits) {
-  auto* text = llvm::ConstantDataArray::getString(module.getContext(), std::string(kNoteMark) + needed_features(traits));
-  auto* note = new llvm::GlobalVariable(module, text->getType(), true, llvm::GlobalValue::InternalLinkage, text, "ingot_note");
+  auto* text =
+      llvm::ConstantDataArray::getString(module.getContext(), std::string(kNoteMark) + needed_features(traits));
+  auto* note =
+      new llvm::GlobalVariable(module, text->getType(), true, llvm::GlobalValue::InternalLinkage, text, "ingot_note");
   llvm::appendToUsed(module, {note});
 }
 
@@ -127,8 +130,8 @@ Result<TargetTraits> cpu_traits(const std::string& name) {
 
 std::string cpu_fingerprint(const TargetTraits& traits) {
   const CpuName n = name_of_cpu(traits);
-  return fmt::format("llvm {} {} {} vector {}x{} threads {}", LLVM_VERSION_STRING, n.cpu, n.features, traits.vector_bytes,
-                     traits.vector_registers, traits.parallel_units);
+  return fmt::format("llvm {} {} {} vector {}x{} threads {}", LLVM_VERSION_STRING, n.cpu, n.features,
+                     traits.vector_bytes, traits.vector_registers, traits.parallel_units);
 }
 
 namespace cpu {

@@ -7,6 +7,7 @@
 #include <llvm/TargetParser/Host.h>
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -26,31 +27,60 @@ void* allocate(int64_t bytes) {
   return p;
 }
 
-float half_to_float(uint16_t bits) { return f16_to_float(bits); }
+// What LLVM calls for f16 on processors without conversion instructions.
+float extend_half(_Float16 half) { return f16_to_float(std::bit_cast<uint16_t>(half)); }
+_Float16 truncate_to_half(float value) { return std::bit_cast<_Float16>(float_to_f16(value)); }
 
 /// What generated code may call. Nothing else of the process is visible to it.
-struct HostSymbol { const char* name; void* address; };
+struct HostSymbol {
+  const char* name;
+  void* address;
+};
 template <class F>
-void* address_of(F* f) { return reinterpret_cast<void*>(f); }
+void* address_of(F* f) {
+  return reinterpret_cast<void*>(f);
+}
 using F1 = float(float);
 using D1 = double(double);
 using F2 = float(float, float);
 using D2 = double(double, double);
-#define INGOT_HOST_1(name) {#name, address_of<D1>(::name)}, {#name "f", address_of<F1>(::name##f)}
-#define INGOT_HOST_2(name) {#name, address_of<D2>(::name)}, {#name "f", address_of<F2>(::name##f)}
+#define INGOT_HOST_1(name) \
+  {#name, address_of<D1>(::name)}, { #name "f", address_of<F1>(::name##f) }
+#define INGOT_HOST_2(name) \
+  {#name, address_of<D2>(::name)}, { #name "f", address_of<F2>(::name##f) }
 
 const std::vector<HostSymbol>& host_symbols() {
   static const std::vector<HostSymbol> symbols = {
-      INGOT_HOST_1(exp),   INGOT_HOST_1(log),   INGOT_HOST_1(tanh),  INGOT_HOST_1(erf),   INGOT_HOST_1(sin),
-      INGOT_HOST_1(cos),   INGOT_HOST_1(tan),   INGOT_HOST_1(asin),  INGOT_HOST_1(acos),  INGOT_HOST_1(atan),
-      INGOT_HOST_1(sinh),  INGOT_HOST_1(cosh),  INGOT_HOST_1(asinh), INGOT_HOST_1(acosh), INGOT_HOST_1(atanh),
-      INGOT_HOST_1(log1p), INGOT_HOST_1(floor), INGOT_HOST_1(ceil),  INGOT_HOST_1(nearbyint),
-      INGOT_HOST_2(pow),   INGOT_HOST_2(fmod),
+      INGOT_HOST_1(exp),
+      INGOT_HOST_1(log),
+      INGOT_HOST_1(tanh),
+      INGOT_HOST_1(erf),
+      INGOT_HOST_1(sin),
+      INGOT_HOST_1(cos),
+      INGOT_HOST_1(tan),
+      INGOT_HOST_1(asin),
+      INGOT_HOST_1(acos),
+      INGOT_HOST_1(atan),
+      INGOT_HOST_1(sinh),
+      INGOT_HOST_1(cosh),
+      INGOT_HOST_1(asinh),
+      INGOT_HOST_1(acosh),
+      INGOT_HOST_1(atanh),
+      INGOT_HOST_1(log1p),
+      INGOT_HOST_1(floor),
+      INGOT_HOST_1(ceil),
+      INGOT_HOST_1(nearbyint),
+      INGOT_HOST_2(pow),
+      INGOT_HOST_2(fmod),
       {"fma", address_of<double(double, double, double)>(::fma)},
       {"fmaf", address_of<float(float, float, float)>(::fmaf)},
-      {"memcpy", address_of(&::memcpy)}, {"memset", address_of(&::memset)}, {"memmove", address_of(&::memmove)},
-      {"ingot_allocate", address_of(&allocate)}, {"ingot_free", address_of(&::free)},
-      {"__gnu_h2f_ieee", address_of(&half_to_float)}, {"__gnu_f2h_ieee", address_of(&float_to_f16)},
+      {"memcpy", address_of(&::memcpy)},
+      {"memset", address_of(&::memset)},
+      {"memmove", address_of(&::memmove)},
+      {"ingot_allocate", address_of(&allocate)},
+      {"ingot_free", address_of(&::free)},
+      {"__extendhfsf2", address_of(&extend_half)},
+      {"__truncsfhf2", address_of(&truncate_to_half)},
   };
   return symbols;
 }
@@ -95,7 +125,7 @@ Result<std::shared_ptr<OrcJit>> OrcJit::create() {
   llvm::orc::SymbolMap map;
   for (const HostSymbol& s : host_symbols())
     map[state->jit->mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address),
-                                               llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+                                                llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   if (auto error = state->host->define(llvm::orc::absoluteSymbols(std::move(map))))
     return make_error(ErrorKind::Internal, message_of(std::move(error)));
   return std::shared_ptr<OrcJit>(new OrcJit(std::move(state)));
@@ -103,8 +133,8 @@ Result<std::shared_ptr<OrcJit>> OrcJit::create() {
 
 Result<runtime::CpuCode> OrcJit::load(const std::vector<uint8_t>& object, const std::string& function) {
   const auto failed = [&](llvm::Error error) {
-    return make_error(ErrorKind::Invalid, fmt::format("the CPU object of {} cannot be linked: {}", function,
-                                                      message_of(std::move(error))));
+    return make_error(ErrorKind::Invalid,
+                      fmt::format("the CPU object of {} cannot be linked: {}", function, message_of(std::move(error))));
   };
   llvm::orc::JITDylib* library = nullptr;
   {

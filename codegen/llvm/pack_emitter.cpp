@@ -174,8 +174,8 @@ Value* PackEmitter::interior(const PackJob& job, Value* base, int width, std::ve
   return all;
 }
 
-/// Vectors along k for `width` side positions at a time, transposed in registers. Rows behind the last k position may be
-/// written: later chunks overwrite them, and the panel has slack for the last.
+/// Vectors along k for `width` side positions at a time, transposed in registers. Rows behind the last k position may
+/// be written: later chunks overwrite them, and the panel has slack for the last.
 void PackEmitter::along_k(const PackJob& job) {
   const Axis last = job.k.back();
   ir_.loop(ir_.i64(0), job.count, job.width, [&](Value* group) {

@@ -18,11 +18,11 @@ void for_runs(IrTools& ir, ExprEmitter& ex, const std::vector<Axis>& axes, llvm:
 struct PackJob {
   Expr element;
   std::vector<Axis> side, k;
-  int width = 8;                         // lanes
-  llvm::Value *first = nullptr, *count = nullptr;      // positions of the side
+  int width = 8;  // lanes
+  llvm::Value *first = nullptr, *count = nullptr;  // positions of the side
   llvm::Value *k_first = nullptr, *k_count = nullptr;  // null: all of k
   llvm::Value* to = nullptr;
-  int64_t stride = 0;                    // elements of one k row of the panel
+  int64_t stride = 0;  // elements of one k row of the panel
 };
 
 class PackEmitter {

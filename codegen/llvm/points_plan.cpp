@@ -21,7 +21,10 @@ double load_cost(const Expr& e, const Axis& axis, int width) {
   double cost = 0;
   visit(e, [&](const Expr& x) {
     if (x.op() != ExprOp::Load) return;
-    if (!depends_on(x.arg(0), axis.var.name())) { cost += 1; return; }
+    if (!depends_on(x.arg(0), axis.var.name())) {
+      cost += 1;
+      return;
+    }
     const auto step = has_load(x.arg(0)) ? std::nullopt : linear_coefficient(x.arg(0), axis.var.name());
     cost += step && step->is_const(1) ? 1 : step && step->is_const(2) ? 2 : width / 2;
   });
@@ -30,7 +33,9 @@ double load_cost(const Expr& e, const Axis& axis, int width) {
   return (cost + 1) * idle;
 }
 
-struct Costs { double domain = 0, inside = 0; };
+struct Costs {
+  double domain = 0, inside = 0;
+};
 
 /// Adds up the loads of every innermost loop or reduction, with the vector along `domain` or along the loop itself.
 void add_costs(const Body& body, const Axis& domain, int width, Costs& costs) {
@@ -127,7 +132,8 @@ double axis_cost(const Body& body, const Axis& axis, int width) {
   return cost / used;
 }
 
-/// Moves the axis along which vectors are cheapest to the end; the last axis keeps its place unless another is far better.
+/// Moves the axis along which vectors are cheapest to the end; the last axis keeps its place unless another is far
+/// better.
 void order_axes(std::vector<Axis>& axes, const Body& body, int width) {
   size_t best = axes.size() - 1;
   double least = axis_cost(body, axes.back(), width) / 1.5;
@@ -187,7 +193,8 @@ static Status add_scratch(const Kernel& kernel, const Body& body, ScratchPlan& p
         const auto is_x = [&](const Expr& d) { return d.name() == x.name(); };
         if (x.op() == ExprOp::Symbol) dims_only &= std::any_of(kernel.dims.begin(), kernel.dims.end(), is_x);
       });
-      if (!dims_only) return unsupported(fmt::format("a scratch array of {} elements has no bound", to_string(a->size)));
+      if (!dims_only)
+        return unsupported(fmt::format("a scratch array of {} elements has no bound", to_string(a->size)));
     }
     plan.arrays.push_back(std::move(array));
   }

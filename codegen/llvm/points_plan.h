@@ -20,13 +20,13 @@ struct PointsPlan {
 };
 
 PointsPlan plan_points(const Kernel& kernel, const Machine& machine);
-/// Where a scratch array of a kernel lives: in the launch's scratch memory, or on the heap when its size is not known to be
-/// small. The array is the same for all points of a call.
+/// Where a scratch array of a kernel lives: in the launch's scratch memory, or on the heap when its size is not known
+/// to be small. The array is the same for all points of a call.
 struct ScratchArray {
   int buffer = 0;
   DType type = DType::F32;
-  Expr size;             // elements; of heap arrays, over dims only
-  int64_t offset = -1;   // into the scratch memory; -1: on the heap
+  Expr size;  // elements; of heap arrays, over dims only
+  int64_t offset = -1;  // into the scratch memory; -1: on the heap
 };
 struct ScratchPlan {
   std::vector<ScratchArray> arrays;

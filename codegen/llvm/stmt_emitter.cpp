@@ -66,14 +66,15 @@ void StmtEmitter::emit_loop(const Loop& s) {
   Body body = s.body;
   simplify_axes(axes, body);
   if (ex_.in_lanes() || axes.empty()) {
-    serial_loops(axes, 0, [&] { ExprEmitter::Scope scope(ex_); emit_body(body); });
+    serial_loops(axes, 0, [&] {
+      ExprEmitter::Scope scope(ex_);
+      emit_body(body);
+    });
     return;
   }
   const Axis inner = axes.back();
   axes.pop_back();
-  serial_loops(axes, 0, [&] {
-    lane_loop(inner.var, inner.extent, ir_.i64(0), ex_.value(inner.extent), body);
-  });
+  serial_loops(axes, 0, [&] { lane_loop(inner.var, inner.extent, ir_.i64(0), ex_.value(inner.extent), body); });
 }
 
 void StmtEmitter::lane_chunks(const std::string& symbol, int width, Value* low, Value* high, bool masked,
@@ -99,8 +100,10 @@ void StmtEmitter::lane_loop(const Expr& var, const Expr& extent, Value* low, Val
     };
     // A short loop is one or two masked steps; a longer one has an unmasked part and a masked rest.
     const bool only_masked = n && *n < width;
-    Value* middle = only_masked ? low : ir_.b.CreateAdd(low, ir_.b.CreateMul(ir_.b.CreateSDiv(
-                                            ir_.b.CreateSub(high, low), ir_.i64(width)), ir_.i64(width)));
+    Value* middle =
+        only_masked ? low
+                    : ir_.b.CreateAdd(low, ir_.b.CreateMul(ir_.b.CreateSDiv(ir_.b.CreateSub(high, low), ir_.i64(width)),
+                                                           ir_.i64(width)));
     if (!only_masked) lane_chunks(var.name(), width, low, middle, false, body_with);
     lane_chunks(var.name(), width, middle, high, true, body_with);
   };
@@ -108,8 +111,15 @@ void StmtEmitter::lane_loop(const Expr& var, const Expr& extent, Value* low, Val
   Value* all = nullptr;
   for (const Expr& g : guards.uniform) all = all ? ir_.b.CreateAnd(all, ex_.value(g)) : ex_.value(g);
   ir_.if_else(
-      all, [&] { ExprEmitter::Scope scope(ex_); plain(guards.uniform); },
-      [&] { ExprEmitter::Scope scope(ex_); lane_chunks(var.name(), width, low, high, true, run); });
+      all,
+      [&] {
+        ExprEmitter::Scope scope(ex_);
+        plain(guards.uniform);
+      },
+      [&] {
+        ExprEmitter::Scope scope(ex_);
+        lane_chunks(var.name(), width, low, high, true, run);
+      });
 }
 
 /// The part of [low, high) where every guard holds; empty (low, low) when there is none.
@@ -251,9 +261,8 @@ Value* StmtEmitter::reduce_lanes(const Reduce& s) {
         add(acc[static_cast<size_t>(u)], ex_.vector(s.value));
       }
     });
-    lane_chunks(inner.var.name(), width, middle, end, true, [&] {
-      add(acc[0], ir_.b.CreateSelect(ex_.lanes().mask, ex_.vector(s.value), identity));
-    });
+    lane_chunks(inner.var.name(), width, middle, end, true,
+                [&] { add(acc[0], ir_.b.CreateSelect(ex_.lanes().mask, ex_.vector(s.value), identity)); });
   });
   Value* total = ir_.b.CreateLoad(vector, acc[0]);
   for (int u = 1; u < copies; ++u)

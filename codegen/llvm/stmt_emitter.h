@@ -1,5 +1,5 @@
-// StmtEmitter: statements of a kernel body to LLVM IR. Outside of a lane context it vectorises the innermost axis of loops and
-// reductions; inside of one (a vector of points) it runs them serially.
+// StmtEmitter: statements of a kernel body to LLVM IR. Outside of a lane context it vectorises the innermost axis of
+// loops and reductions; inside of one (a vector of points) it runs them serially.
 #pragma once
 
 #include "codegen/llvm/expr_emitter.h"
@@ -22,7 +22,7 @@ class StmtEmitter {
 
  private:
   struct Accumulator {
-    llvm::Value* best = nullptr;   // variable: the value
+    llvm::Value* best = nullptr;  // variable: the value
     llvm::Value* where = nullptr;  // variable: its position (ArgMax, ArgMin)
   };
   void emit_stmt(const Stmt& stmt);
@@ -37,7 +37,9 @@ class StmtEmitter {
   void serial_loops(const std::vector<Axis>& axes, size_t first, const std::function<void()>& body);
   void lane_chunks(const std::string& symbol, int width, llvm::Value* low, llvm::Value* high, bool masked,
                    const std::function<void()>& body);
-  struct Interior { llvm::Value *low, *high; };
+  struct Interior {
+    llvm::Value *low, *high;
+  };
   Interior interior_of(const std::vector<Expr>& guards, const std::string& symbol, llvm::Value* low, llvm::Value* high);
   void split_loop(const Expr& var, int width, llvm::Value* low, llvm::Value* high, const Guards& guards,
                   const std::function<void()>& body);

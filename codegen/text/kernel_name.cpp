@@ -62,7 +62,7 @@ std::string header_comment(const Kernel& kernel, const std::string& name, const 
   for (const std::string& line : kernel.header) text += fmt::format("//   {}\n", line);
   text += list_lines("in", kernel, false) + list_lines("out", kernel, true);
   text += fmt::format("// plan {}\n", to_string(schedule));
-  text += fmt::format("// redo ingot run --kernel={} --inputs=random\n", name.substr(name.rfind('_') + 1));
+  text += "// redo ingot check MODEL.onnx --device cuda (compares with the unfused program)\n";
   return text;
 }
 

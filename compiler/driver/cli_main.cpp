@@ -10,7 +10,7 @@ constexpr ingot::cli::Verb kVerbs[] = {
     {"run", "run a model on inputs from files, or on seeded random ones", ingot::cli::add_run},
     {"bench", "measure latency, throughput and the time of each kernel", ingot::cli::add_bench},
     {"inspect", "show operators, kernels after fusion, memory, and why groups are apart", ingot::cli::add_inspect},
-    {"check", "compare the fused program with the unfused one, node by node on a mismatch", ingot::cli::add_check},
+    {"check", "compare the fused program with the unfused one, at several batch sizes", ingot::cli::add_check},
     {"opt", "print the graph between passes; reads .onnx or the graph's text", ingot::cli::add_opt},
     {"test", "run folders of ONNX test data", ingot::cli::add_test},
     {"cache", "the store of compiled kernels: stats, verify, clear", ingot::cli::add_cache},

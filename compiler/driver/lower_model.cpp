@@ -44,7 +44,10 @@ Result<Compilation> lower_model(const std::string& path, const CompileOptions& o
   const OnnxModel model = INGOT_TRY(read_model(path));
   ImportOptions import;
   import.shapes = o.shapes;
-  c.graph = INGOT_TRY(import_graph(model, import, &c.import));
+  import.constants = o.constants;
+  auto graph = import_graph(model, import, &c.import);
+  if (!graph && o.needs_values && !c.import.deciding.empty()) o.needs_values(c.import.deciding);
+  c.graph = INGOT_TRY(std::move(graph));
   if (c.graph.name.empty()) c.graph.name = std::filesystem::path(path).stem();
   c.model_nodes = c.import.nodes;
   c.import_ms = ms_since(start);
@@ -60,6 +63,8 @@ Result<Compilation> lower_model(const std::string& path, const CompileOptions& o
   c.passes = INGOT_TRY(run_pipeline(c.graph, ctx, pipeline_options));
   c.passes_ms = ms_since(start);
   if (!o.until.empty()) return c;
+  if (auto fused = verify(c.graph, Stage::Fused); !fused)
+    return invalid("a pass that lowering needs was skipped: " + fused.error().message + "; `opt` prints the graph without it");
   c.plan = plan_memory(c.graph);
   c.lowered = INGOT_TRY(lower_program(c.graph, c.plan));
   dump_kernels(c, o.dump_dir);

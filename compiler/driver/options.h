@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/support/tensor.h"
+
 namespace ingot {
 
 struct CompileOptions {
@@ -13,6 +15,8 @@ struct CompileOptions {
   std::vector<std::string> targets{"cpu"};
   /// Input name -> one text per dimension: "8", "1..64", "?" (frontend/onnx_import.h: ImportOptions::shapes).
   std::map<std::string, std::vector<std::string>> shapes;
+  /// Inputs that become constants of these values (frontend/onnx_import.h: ImportOptions::constants).
+  std::map<std::string, TensorPtr> constants;
   std::string until;                 // stop the pipeline before this pass
   std::vector<std::string> skip;     // passes left out
   std::string dump_dir;              // numbered IR, kernels and plan go here, when not empty
@@ -20,6 +24,8 @@ struct CompileOptions {
   bool verify_passes = false;        // check "unchanged means unchanged" after each pass (costs a print of the graph)
   int threads = 0;                   // of the compiler; 0: as many as the machine has
   std::function<void(const std::string& what, size_t done, size_t total)> progress;  // may be empty
+  /// May be empty. Called before a compilation fails because operators need the values of these inputs of the model.
+  std::function<void(const std::vector<std::string>& inputs)> needs_values;
 };
 
 }  // namespace ingot

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "compiler/expr/simplify.h"
 
@@ -166,6 +167,17 @@ std::optional<Division> divide(const Poly& p, const Poly& divisor) {
 }
 
 namespace {
+// A proof may try bounds of atoms in many orders; what is not found in this many steps is taken as not provable.
+constexpr int kProofSteps = 120;
+thread_local int proof_steps = 0;
+struct ProofScope {
+  bool outer = proof_steps == 0;
+  ProofScope() { ++proof_steps; }
+  ~ProofScope() { if (outer) proof_steps = 0; }
+};
+}  // namespace
+
+namespace {
 Poly make_poly(const Expr& e);
 
 /// Shapes of deep models share subexpressions many times over; each is worked out once. Keyed by content (which includes
@@ -192,7 +204,10 @@ Poly to_poly(const Expr& e) {
   if (e.is_const() || e.op() == ExprOp::Symbol) return make_poly(e);
   thread_local ExprMemo<Poly> memo;
   if (const Poly* known = memo.find(e)) return *known;
+  // A count of its own: the normal form must not depend on who asks, or the memo would hold what history made of it.
+  const int outer_steps = std::exchange(proof_steps, 0);
   Poly p = make_poly(e);
+  proof_steps = outer_steps;
   memo.add(e, p);
   return p;
 }
@@ -354,17 +369,6 @@ bool nonnegative_by_atom(const Poly& p, const Expr& atom, int depth) {
   return false;
 }
 
-}  // namespace
-
-namespace {
-// A proof may try bounds of atoms in many orders; what is not found in this many steps is taken as not provable.
-constexpr int kProofSteps = 120;
-thread_local int proof_steps = 0;
-struct ProofScope {
-  bool outer = proof_steps == 0;
-  ProofScope() { ++proof_steps; }
-  ~ProofScope() { if (outer) proof_steps = 0; }
-};
 }  // namespace
 
 bool poly_nonnegative(const Poly& p, int depth) {

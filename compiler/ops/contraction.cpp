@@ -51,17 +51,6 @@ ContractionForm matmul_form(const OpView& v) {
   f.out.push_back(n);
   return f;
 }
-Result<ValueId> build_matmul(GraphBuilder& g, ValueId a, ValueId b) {
-  const Shape sa = g.shape(a), sb = g.shape(b);
-  if (sa.empty() || sb.empty()) return invalid("operands need rank 1 or more");
-  if (sa.size() == 1) a = INGOT_TRY(build_reshape(g, a, {1, sa[0]}));
-  if (sb.size() == 1) b = INGOT_TRY(build_reshape(g, b, {sb[0], 1}));
-  ValueId y = INGOT_TRY(build_binary(g, "MatMul", a, b));
-  Shape out = g.shape(y);
-  if (sb.size() == 1) out.pop_back();
-  if (sa.size() == 1) out.erase(out.end() - (sb.size() == 1 ? 1 : 2));
-  return build_reshape(g, y, out);
-}
 Result<Values> import_matmul(ImportContext& c) { return one(build_matmul(c.builder, c.in(0), c.in(1))); }
 Result<Values> import_gemm(ImportContext& c) {
   GraphBuilder& g = c.builder;
@@ -198,16 +187,7 @@ Result<std::vector<int64_t>> kernel_of(const Shape& weight) {
   return kernel;
 }
 Result<Values> import_conv(ImportContext& c) {
-  const Shape &x = c.type(0).shape, &w = c.type(1).shape;
-  if (x.size() < 3 || w.size() != x.size())
-    return invalid(fmt::format("input has rank {}, weight has rank {}", x.size(), w.size()));
-  const auto kernel = INGOT_TRY(kernel_of(w));
-  if (INGOT_TRY(c.node.ints_or("kernel_shape", kernel)) != kernel) return invalid("kernel_shape differs from the weight");
-  const int64_t groups = INGOT_TRY(c.node.int_or("group", 1));
-  if (groups < 1) return invalid("group must be positive");
-  ConvAttrs a = conv_attrs(groups, INGOT_TRY(read_spatial(c, Shape(x.begin() + 2, x.end()), kernel)));
-  const bool depthwise = w[1].is_const(1) && groups > 1;
-  ValueId y = INGOT_TRY(c.builder.add(op(depthwise ? "DepthwiseConv" : "Conv"), a, {c.in(0), c.in(1)}));
+  ValueId y = INGOT_TRY(build_conv(c, c.in(0), c.in(1)));
   if (c.has(2)) y = INGOT_TRY(add_channel_bias(c.builder, y, c.in(2)));
   return Values{y};
 }
@@ -322,6 +302,30 @@ const OpDef kContraction[] = {
 };
 
 }  // namespace
+
+Result<ValueId> build_matmul(GraphBuilder& g, ValueId a, ValueId b) {
+  const Shape sa = g.shape(a), sb = g.shape(b);
+  if (sa.empty() || sb.empty()) return invalid("operands need rank 1 or more");
+  if (sa.size() == 1) a = INGOT_TRY(build_reshape(g, a, {1, sa[0]}));
+  if (sb.size() == 1) b = INGOT_TRY(build_reshape(g, b, {sb[0], 1}));
+  ValueId y = INGOT_TRY(build_binary(g, "MatMul", a, b));
+  Shape out = g.shape(y);
+  if (sb.size() == 1) out.pop_back();
+  if (sa.size() == 1) out.erase(out.end() - (sb.size() == 1 ? 1 : 2));
+  return build_reshape(g, y, out);
+}
+Result<ValueId> build_conv(ImportContext& c, ValueId input, ValueId weight) {
+  const Shape x = c.builder.shape(input), w = c.builder.shape(weight);
+  if (x.size() < 3 || w.size() != x.size())
+    return invalid(fmt::format("input has rank {}, weight has rank {}", x.size(), w.size()));
+  const auto kernel = INGOT_TRY(kernel_of(w));
+  if (INGOT_TRY(c.node.ints_or("kernel_shape", kernel)) != kernel) return invalid("kernel_shape differs from the weight");
+  const int64_t groups = INGOT_TRY(c.node.int_or("group", 1));
+  if (groups < 1) return invalid("group must be positive");
+  const ConvAttrs a = conv_attrs(groups, INGOT_TRY(read_spatial(c, Shape(x.begin() + 2, x.end()), kernel)));
+  const bool depthwise = w[1].is_const(1) && groups > 1;
+  return c.builder.add(op(depthwise ? "DepthwiseConv" : "Conv"), a, {input, weight});
+}
 
 std::span<const OpDef> contraction_ops() { return kContraction; }
 

@@ -349,74 +349,6 @@ Result<Values> import_space_to_depth(ImportContext& c) {
   return one(build_reshape(c.builder, x, {s[0], s[1] * (b * b), h, w}));
 }
 
-// ---- Gather --------------------------------------------------------------------------------------------------------------
-Expr wrapped(const Expr& index, const Expr& dim) {
-  const Expr i = cast(DType::I64, index);
-  return select(lt(i, 0), i + dim, i);
-}
-/// Data-dependent indices are clamped: a wrong one reads a wrong element, never outside the tensor.
-Expr safe_index(const Expr& index, const Expr& dim) {
-  const Expr i = wrapped(index, dim);
-  return i.is_const() && dim.is_const() ? i : max(0, min(i, dim - 1));
-}
-Result<Types> infer_gather(const OpView& v) {
-  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
-  Shape out(v.inputs[0].shape.begin(), v.inputs[0].shape.begin() + static_cast<int64_t>(axis));
-  out.insert(out.end(), v.inputs[1].shape.begin(), v.inputs[1].shape.end());
-  out.insert(out.end(), v.inputs[0].shape.begin() + static_cast<int64_t>(axis) + 1, v.inputs[0].shape.end());
-  return same_dtype(v, out);
-}
-Expr gather_element(const OpView& v, const Index& out) {
-  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
-  const size_t rank = v.inputs[1].rank();
-  const auto at = [&](size_t i) { return out.begin() + static_cast<int64_t>(i); };
-  Index in(out.begin(), at(axis));
-  in.push_back(safe_index(v.read(1, Index(at(axis), at(axis + rank))), v.inputs[0].shape[axis]));
-  in.insert(in.end(), at(axis + rank), out.end());
-  return v.read(0, in);
-}
-Result<Values> import_gather(ImportContext& c) {
-  const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), c.rank(0)));
-  return one(c.builder.add(op(c.node.op), AxisAttrs{axis}, c.inputs));
-}
-Result<Types> infer_gather_elements(const OpView& v) { return same_dtype(v, v.inputs[1].shape); }
-Expr gather_elements_element(const OpView& v, const Index& out) {
-  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
-  Index in = out;
-  in[axis] = safe_index(v.read(1, out), v.inputs[0].shape[axis]);
-  return v.read(0, in);
-}
-struct BatchAttrs {
-  int64_t batch = 0;
-  INGOT_FIELDS(batch)
-};
-Result<Types> infer_gather_nd(const OpView& v) {
-  const Shape &x = v.inputs[0].shape, &i = v.inputs[1].shape;
-  const auto depth = i.back().as_int();
-  const auto batch = static_cast<size_t>(v.attrs.as<BatchAttrs>().batch);
-  if (!depth || *depth < 0 || batch + static_cast<size_t>(*depth) > x.size()) return invalid("index depth exceeds the rank");
-  Shape out(i.begin(), i.end() - 1);
-  out.insert(out.end(), x.begin() + static_cast<int64_t>(batch) + *depth, x.end());
-  return same_dtype(v, out);
-}
-Expr gather_nd_element(const OpView& v, const Index& out) {
-  const auto batch = static_cast<size_t>(v.attrs.as<BatchAttrs>().batch);
-  const size_t lead = v.inputs[1].rank() - 1;
-  const auto depth = static_cast<size_t>(*v.inputs[1].shape.back().as_int());
-  Index in(out.begin(), out.begin() + static_cast<int64_t>(batch));
-  for (size_t d = 0; d < depth; ++d) {
-    Index at(out.begin(), out.begin() + static_cast<int64_t>(lead));
-    at.push_back(static_cast<int64_t>(d));
-    in.push_back(safe_index(v.read(1, at), v.inputs[0].shape[batch + d]));
-  }
-  in.insert(in.end(), out.begin() + static_cast<int64_t>(lead), out.end());
-  return v.read(0, in);
-}
-Result<Values> import_gather_nd(ImportContext& c) {
-  if (c.rank(1) == 0) return invalid("indices need rank 1 or more");
-  return one(c.builder.add(op("GatherND"), BatchAttrs{INGOT_TRY(c.node.int_or("batch_dims", 0))}, c.inputs));
-}
-
 template <class Attrs>
 constexpr OpDef row(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, InferFn infer, Lowering lower, int max_inputs = 1, int min_inputs = 1) {
   OpDef d;
@@ -445,12 +377,21 @@ const OpDef kMovement[] = {
     row<PadAttrs>("Pad", "constant, edge, reflect, wrap; negative pads crop", kRules<import_pad, 2, 11, 13, 18, 19, 21, 23>, infer_pad, Movement{pad_element}, 4),
     alias("DepthToSpace", "Reshape, Transpose, Reshape", kRules<import_depth_to_space, 1, 11, 13>),
     alias("SpaceToDepth", "Reshape, Transpose, Reshape", kRules<import_space_to_depth, 1, 13>),
-    row<AxisAttrs>("Gather", "", kRules<import_gather, 1, 11, 13>, infer_gather, Element{gather_element}, 2, 2),
-    row<AxisAttrs>("GatherElements", "", kRules<import_gather, 11, 13>, infer_gather_elements, Element{gather_elements_element}, 2, 2),
-    row<BatchAttrs>("GatherND", "", kRules<import_gather_nd, 11, 12, 13>, infer_gather_nd, Element{gather_nd_element}, 2, 2),
 };
 
 }  // namespace
+
+Result<ValueId> build_slice(GraphBuilder& b, ValueId x, size_t axis, Expr start, Expr size, int64_t step) {
+  SliceAttrs a = whole(b.shape(x));
+  a.starts[axis] = simplify(start);
+  a.steps[axis] = step;
+  a.sizes[axis] = simplify(size);
+  return b.add(op("Slice"), a, {x});
+}
+Result<ValueId> build_concat(GraphBuilder& b, std::vector<ValueId> parts, size_t axis) {
+  if (parts.size() == 1) return parts[0];
+  return b.add(op("Concat"), AxisAttrs{static_cast<int64_t>(axis)}, std::move(parts));
+}
 
 std::span<const OpDef> movement_ops() { return kMovement; }
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "compiler/expr/simplify.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/compose.h"
 
 namespace ingot {
 namespace {
@@ -112,13 +112,27 @@ Result<Values> expand_norm(GraphBuilder& b, const Node& n) {
   if (n.inputs.size() > 2 && n.inputs[2].valid()) y = INGOT_TRY(build_binary(b, "Add", y, INGOT_TRY(build_cast(b, n.inputs[2], b.type(y).dtype))));
   return one(build_cast(b, y, type));
 }
+/// The form with Mean and InvStdDev, which are in the stash type.
+Result<Values> import_norm_with_statistics(ImportContext& c, const NormAttrs& a) {
+  Compose g(c.builder);
+  const DType type = c.type(0).dtype;
+  const ValueId x = g.widen(c.in(0));
+  std::vector<int64_t> axes(c.rank(0) - static_cast<size_t>(a.axis));
+  std::iota(axes.begin(), axes.end(), a.axis);
+  const ValueId mean = g.reduce("ReduceMean", x, axes), d = g.sub(x, mean);
+  const ValueId inverse = g.unary("Rsqrt", g.add(g.reduce("ReduceMean", g.mul(d, d), axes), a.epsilon));
+  ValueId y = g.mul(d, inverse);
+  if (c.has(1)) y = g.mul(y, g.cast(c.in(1), g.dtype(y)));
+  if (c.has(2)) y = g.add(y, g.cast(c.in(2), g.dtype(y)));
+  const DType stash = INGOT_TRY(dtype_from_onnx(INGOT_TRY(c.node.int_or("stash_type", 1))));
+  return g.result({g.cast(y, type), g.cast(mean, stash), g.cast(inverse, stash)});
+}
 Result<Values> import_norm(ImportContext& c) {
   NormAttrs a;
   a.epsilon = INGOT_TRY(c.node.float_or("epsilon", 1e-5));
   a.axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", -1)), c.rank(0)));
   a.centred = c.node.op == "LayerNormalization";
-  for (size_t i = 1; i < c.node.outputs.size(); ++i)
-    if (!c.node.outputs[i].empty()) return unsupported("the Mean and InvStdDev outputs");
+  if (wants_output(c, 1) || wants_output(c, 2)) return import_norm_with_statistics(c, a);
   return one(c.builder.add(op(c.node.op), a, c.inputs));
 }
 
@@ -203,6 +217,8 @@ const OpDef kNormalization[] = {
 };
 
 }  // namespace
+
+Result<ValueId> build_softmax(GraphBuilder& b, ValueId x, int64_t axis) { return b.add(op("Softmax"), AxisAttrs{axis}, {x}); }
 
 std::span<const OpDef> normalization_ops() { return kNormalization; }
 

@@ -60,6 +60,7 @@ Result<DType> dtype_from_onnx(int64_t number) {
 Result<std::vector<Expr>> ImportContext::content(size_t i) const {
   if (!has(i)) return invalid(fmt::format("input {} is missing", i));
   if (Content c = builder.content(inputs[i])) return *c;
+  wanted.push_back(inputs[i]);
   return unsupported(fmt::format("input {} ({}) decides shapes, but its value is computed from data at run time", i,
                                  to_string(type(i))));
 }
@@ -67,6 +68,7 @@ Result<std::vector<Expr>> ImportContext::content(size_t i) const {
 Result<std::vector<int64_t>> ImportContext::ints(size_t i) const {
   std::vector<int64_t> numbers;
   for (const Expr& e : INGOT_TRY(content(i))) {
+    if (!e.as_int()) wanted.push_back(inputs[i]);
     if (!e.as_int()) return unsupported(fmt::format("input {} must be constant, but is {}", i, to_string(e)));
     numbers.push_back(*e.as_int());
   }

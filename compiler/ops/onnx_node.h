@@ -39,6 +39,7 @@ class ImportContext {
   const OnnxNode& node;
   GraphBuilder& builder;
   std::vector<ValueId> inputs;
+  mutable std::vector<ValueId> wanted;  // values that content() was asked for and did not know
 
   bool has(size_t i) const { return i < inputs.size() && inputs[i].valid(); }
   ValueId in(size_t i) const { return i < inputs.size() ? inputs[i] : ValueId(); }

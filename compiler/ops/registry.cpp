@@ -15,9 +15,10 @@ const OpDef kInternal[] = {[] {
 }()};
 
 std::vector<std::span<const OpDef>>& families() {
-  static std::vector<std::span<const OpDef>> list = {pointwise_ops(),   movement_ops(), shape_ops(),
-                                                     reduce_ops(),      contraction_ops(), window_ops(),
-                                                     normalization_ops(), resize_ops(), internal_ops()};
+  static std::vector<std::span<const OpDef>> list = {
+      pointwise_ops(), movement_ops(),  gather_ops(),  shape_ops(),  reduce_ops(),    contraction_ops(), window_ops(),
+      resize_ops(),    ordered_ops(), scatter_ops(), sampling_ops(), einsum_ops(),      normalization_ops(),
+      attention_ops(), quantize_ops(),  internal_ops()};
   return list;
 }
 std::map<Key, const OpDef*>& table() {

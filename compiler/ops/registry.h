@@ -36,6 +36,20 @@ std::span<const OpDef> contraction_ops();
 std::span<const OpDef> window_ops();
 std::span<const OpDef> normalization_ops();
 std::span<const OpDef> resize_ops();
+std::span<const OpDef> gather_ops();
+std::span<const OpDef> attention_ops();
+std::span<const OpDef> quantize_ops();
+std::span<const OpDef> ordered_ops();
+std::span<const OpDef> scatter_ops();
+std::span<const OpDef> sampling_ops();
+std::span<const OpDef> resample_ops();
+std::span<const OpDef> einsum_ops();
+std::span<const OpDef> signal_ops();
+std::span<const OpDef> vision_ops();
+std::span<const OpDef> loss_ops();
+std::span<const OpDef> recurrent_ops();
+std::span<const OpDef> contrib_ops();
+std::span<const OpDef> sequence_model_ops();
 std::span<const OpDef> internal_ops();
 
 }  // namespace ingot

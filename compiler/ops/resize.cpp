@@ -4,39 +4,16 @@
 #include <cmath>
 
 #include "compiler/expr/simplify.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/resize.h"
 
 namespace ingot {
 namespace {
 
 using Types = std::vector<TensorType>;
 
-struct ResizeAttrs {
-  std::string mode = "nearest", transform = "half_pixel", nearest = "round_prefer_floor";
-  std::vector<Expr> sizes;      // output dims
-  std::vector<Expr> scales;     // f32; output / input as ONNX uses it in the transformation
-  INGOT_FIELDS(mode, transform, nearest, sizes, scales)
-};
 Result<Types> infer_resize(const OpView& v) { return Types{{v.inputs[0].dtype, v.attrs.as<ResizeAttrs>().sizes}}; }
 
 Expr f32(double x) { return Expr::real(DType::F32, x); }
-bool is_kept(const ResizeAttrs& a, const OpView& v, size_t d) {
-  return a.scales[d].is_const(1) && proves_equal(a.sizes[d], v.inputs[0].shape[d]);
-}
-/// The source coordinate of output position x, as f32.
-Expr source(const ResizeAttrs& a, const Expr& x, const Expr& in, const Expr& out, const Expr& scale) {
-  const Expr at = cast(DType::F32, x), length = cast(DType::F32, out), size = cast(DType::F32, in);
-  if (a.transform == "asymmetric") return at / scale;
-  if (a.transform == "align_corners")
-    return select(le(out, 1), f32(0), at * (size - f32(1)) / (length - f32(1)));
-  const Expr half = (at + f32(0.5)) / scale - f32(0.5);
-  if (a.transform == "pytorch_half_pixel") return select(le(out, 1), f32(0), half);
-  if (a.transform == "half_pixel_symmetric") {
-    const Expr adjustment = length / (scale * size), centre = size * f32(0.5);
-    return centre * (f32(1) - adjustment) + half;
-  }
-  return half;  // half_pixel
-}
 /// floor((x*den) / num) without rounding, when the scale is a whole number: the common upsampling.
 std::optional<Expr> exact_nearest(const ResizeAttrs& a, const Expr& x, const Expr& scale) {
   if (!scale.is_const()) return std::nullopt;
@@ -60,22 +37,22 @@ Expr nearest_element(const OpView& v, const ResizeAttrs& a, const Index& out) {
   Index in;
   for (size_t d = 0; d < out.size(); ++d) {
     const Expr dim = v.inputs[0].shape[d];
-    if (is_kept(a, v, d)) in.push_back(out[d]);
+    if (resize_keeps(a, v, d)) in.push_back(out[d]);
     else if (auto exact = exact_nearest(a, out[d], a.scales[d])) in.push_back(*exact);
-    else in.push_back(nearest_index(a, source(a, out[d], dim, a.sizes[d], a.scales[d]), dim));
+    else in.push_back(nearest_index(a, resize_source(a, out[d], d, dim), dim));
   }
   return v.read(0, in);
 }
 /// Interpolates along dimension d and those after it.
 Expr linear_along(const OpView& v, const ResizeAttrs& a, const Index& out, Index in, size_t d) {
   if (d == out.size()) return v.read(0, in);
-  if (is_kept(a, v, d)) {
+  if (resize_keeps(a, v, d)) {
     in.push_back(out[d]);
     return linear_along(v, a, out, in, d + 1);
   }
   const Expr dim = v.inputs[0].shape[d];
   const Expr top = cast(DType::F32, dim - 1);
-  const Expr at = max(f32(0), min(top, source(a, out[d], dim, a.sizes[d], a.scales[d])));
+  const Expr at = max(f32(0), min(top, resize_source(a, out[d], d, dim)));
   const Expr low = call(Fn::Floor, at), weight = at - low;
   Index first = in, second = in;
   first.push_back(cast(DType::I64, low));
@@ -86,7 +63,8 @@ Expr linear_along(const OpView& v, const ResizeAttrs& a, const Index& out, Index
 }
 Expr resize_element(const OpView& v, const Index& out) {
   const auto& a = v.attrs.as<ResizeAttrs>();
-  return a.mode == "nearest" ? nearest_element(v, a, out) : linear_along(v, a, out, {}, 0);
+  const Expr x = a.mode == "nearest" ? nearest_element(v, a, out) : linear_along(v, a, out, {}, 0);
+  return a.crops() ? select(resize_inside(v, a, out), x, number_like(x, a.extrapolation)) : x;
 }
 
 Result<ResizeAttrs> read_modes(ImportContext& c, const char* transform) {
@@ -94,10 +72,11 @@ Result<ResizeAttrs> read_modes(ImportContext& c, const char* transform) {
   a.mode = INGOT_TRY(c.node.string_or("mode", "nearest"));
   a.transform = INGOT_TRY(c.node.string_or("coordinate_transformation_mode", transform));
   a.nearest = INGOT_TRY(c.node.string_or("nearest_mode", c.node.opset < 11 ? "floor" : "round_prefer_floor"));
-  if (a.mode != "nearest" && a.mode != "linear") return unsupported(fmt::format("mode {}", a.mode));
-  if (a.transform == "tf_crop_and_resize") return unsupported("tf_crop_and_resize");
-  if (INGOT_TRY(c.node.int_or("antialias", 0)) != 0) return unsupported("antialias");
-  if (INGOT_TRY(c.node.int_or("exclude_outside", 0)) != 0 && a.mode != "nearest") return unsupported("exclude_outside");
+  if (a.mode != "nearest" && a.mode != "linear" && a.mode != "cubic") return invalid(fmt::format("mode {}", a.mode));
+  a.cubic = INGOT_TRY(c.node.float_or("cubic_coeff_a", -0.75));
+  a.antialias = a.mode != "nearest" && INGOT_TRY(c.node.int_or("antialias", 0)) != 0;
+  a.exclude = a.mode != "nearest" && INGOT_TRY(c.node.int_or("exclude_outside", 0)) != 0;
+  a.extrapolation = INGOT_TRY(c.node.float_or("extrapolation_value", 0));
   return a;
 }
 Status set_scales(ResizeAttrs& a, const Shape& in, const std::vector<Expr>& scales, const std::vector<size_t>& axes) {
@@ -149,7 +128,8 @@ Status set_sizes(ImportContext& c, ResizeAttrs& a, const Shape& in, const std::v
   return {};
 }
 Result<Values> finish(ImportContext& c, const ResizeAttrs& a) {
-  if (same_shape(a.sizes, c.type(0).shape)) return Values{c.in(0)};
+  if (a.mode == "cubic" || a.antialias || a.exclude) return one(c.builder.add(op("ResizeFilter"), a, {c.in(0)}));
+  if (!a.crops() && same_shape(a.sizes, c.type(0).shape)) return Values{c.in(0)};
   return one(c.builder.add(op("Resize"), a, {c.in(0)}));
 }
 std::vector<size_t> every_axis(size_t rank) {
@@ -166,6 +146,19 @@ Result<Values> import_upsample(ImportContext& c) {
   INGOT_TRY(set_scales(a, c.type(0).shape, scales, every_axis(c.rank(0))));
   return finish(c, a);
 }
+/// Which part of each axis tf_crop_and_resize samples, in shares of its length.
+Status read_roi(ImportContext& c, ResizeAttrs& a, const std::vector<size_t>& axes) {
+  a.roi.assign(2 * c.rank(0), f32(0));
+  for (size_t d = 0; d < c.rank(0); ++d) a.roi[c.rank(0) + d] = f32(1);
+  if (!c.has(1)) return invalid("tf_crop_and_resize needs roi");
+  const auto roi = INGOT_TRY(c.content(1));
+  if (roi.size() != 2 * axes.size()) return invalid(fmt::format("{} entries of roi for {} axes", roi.size(), axes.size()));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    a.roi[axes[i]] = cast(DType::F32, roi[i]);
+    a.roi[c.rank(0) + axes[i]] = cast(DType::F32, roi[axes.size() + i]);
+  }
+  return {};
+}
 Result<Values> import_resize(ImportContext& c) {
   ResizeAttrs a = INGOT_TRY(read_modes(c, "half_pixel"));
   std::vector<size_t> axes = every_axis(c.rank(0));
@@ -173,6 +166,7 @@ Result<Values> import_resize(ImportContext& c) {
     axes.clear();
     for (int64_t x : INGOT_TRY(c.node.ints_or("axes", {}))) axes.push_back(static_cast<size_t>(INGOT_TRY(wrap_axis(x, c.rank(0)))));
   }
+  if (a.crops()) INGOT_TRY(read_roi(c, a, axes));
   const bool by_scale = c.has(2) && !INGOT_TRY(c.content(2)).empty();
   if (by_scale) INGOT_TRY(set_scales(a, c.type(0).shape, INGOT_TRY(c.content(2)), axes));
   else if (c.has(3)) INGOT_TRY(set_sizes(c, a, c.type(0).shape, INGOT_TRY(c.content(3)), axes));
@@ -183,7 +177,7 @@ Result<Values> import_resize(ImportContext& c) {
 const OpDef kResize[] = {
     [] {
       OpDef d;
-      d.name = "Resize", d.doc = "nearest and linear", d.infer = infer_resize, d.lower = Element{resize_element};
+      d.name = "Resize", d.doc = "every mode", d.infer = infer_resize, d.lower = Element{resize_element};
       static constexpr ImportRule kRows[] = {{10, import_upsample}, {11, import_resize}, {13, import_resize}, {18, import_resize}, {19, import_resize}};
       d.imports = kRows, d.max_inputs = 4, d.parse_attrs = parse_attrs<ResizeAttrs>;
       return d;

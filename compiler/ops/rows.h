@@ -67,6 +67,49 @@ Result<ValueId> build_scalar(GraphBuilder& b, std::string_view name, ValueId x, 
 Result<ValueId> build_cast(GraphBuilder& b, ValueId x, DType to);
 Result<ValueId> build_reduce(GraphBuilder& b, std::string_view name, ValueId x, std::vector<int64_t> axes, bool keep);
 
+/// A small tensor whose elements are expressions over dimensions.
+Result<ValueId> build_values(GraphBuilder& b, DType type, Shape shape, std::vector<Expr> items);
+Result<ValueId> build_softmax(GraphBuilder& b, ValueId x, int64_t axis);
+/// The product with ONNX's treatment of vectors.
+Result<ValueId> build_matmul(GraphBuilder& b, ValueId x, ValueId y);
+/// The node's convolution (its attributes) of other operands, without bias.
+Result<ValueId> build_conv(ImportContext& c, ValueId input, ValueId weight);
+/// Elements start, start + step, … (`size` of them) of one axis.
+Result<ValueId> build_slice(GraphBuilder& b, ValueId x, size_t axis, Expr start, Expr size, int64_t step = 1);
+Result<ValueId> build_concat(GraphBuilder& b, std::vector<ValueId> parts, size_t axis);
+Result<ValueId> build_gather(GraphBuilder& b, ValueId x, ValueId indices, size_t axis);
+Result<ValueId> build_gather_elements(GraphBuilder& b, ValueId x, ValueId indices, size_t axis);
+
+/// A negative index counts from the end.
+Expr wrapped_index(const Expr& index, const Expr& dim);
+/// Likewise, and data-dependent indices are clamped: a wrong one reads a wrong element, never outside the tensor.
+Expr safe_index(const Expr& index, const Expr& dim);
+
+/// A row that is only an import rule: other operators stand for it.
+constexpr OpDef import_row(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, int min_inputs,
+                           int max_inputs, std::string_view domain = "") {
+  OpDef d;
+  d.name = name, d.doc = doc, d.imports = imports, d.min_inputs = min_inputs, d.max_inputs = max_inputs, d.domain = domain;
+  return d;
+}
+/// A row that lowers by itself and, with import rules, is one of ONNX's operators.
+template <class Attrs>
+constexpr OpDef lowered_row(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, InferFn infer,
+                            Lowering lower, int min_inputs, int max_inputs) {
+  OpDef d = import_row(name, doc, imports, min_inputs, max_inputs);
+  d.infer = infer, d.lower = lower;
+  if constexpr (!std::is_void_v<Attrs>) d.parse_attrs = parse_attrs<Attrs>;
+  return d;
+}
+/// True when the node names output i.
+inline bool wants_output(const ImportContext& c, size_t i) { return i < c.node.outputs.size() && !c.node.outputs[i].empty(); }
+
+/// Index along an axis as a value: masks and coordinates are made of it.
+struct PositionAttrs {
+  std::vector<Expr> shape;
+  int64_t axis = 0;
+  INGOT_FIELDS(shape, axis)
+};
 struct AxesAttrs {
   std::vector<int64_t> axes;
   bool keep = true;

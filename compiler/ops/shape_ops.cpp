@@ -147,6 +147,9 @@ Result<Values> import_one_hot(ImportContext& c) {
   return one(c.builder.add(op("OneHot"), OneHotAttrs{axis, depth}, {c.in(0), c.in(2)}));
 }
 
+Result<Types> infer_position(const OpView& v) { return Types{{DType::I64, v.attrs.as<PositionAttrs>().shape}}; }
+Expr position_element(const OpView& v, const Index& out) { return out[static_cast<size_t>(v.attrs.as<PositionAttrs>().axis)]; }
+
 template <class Attrs>
 constexpr OpDef row(std::string_view name, std::string_view doc, std::span<const ImportRule> imports, InferFn infer, Lowering lower, int min_inputs, int max_inputs) {
   OpDef d;
@@ -162,12 +165,17 @@ const OpDef kShape[] = {
     row<void>("Size", "Values", kRules<import_size, 1, 13, 19, 21, 23>, nullptr, NoLowering{}, 1, 1),
     row<void>("ConstantOfShape", "Expand of a scalar", kRules<import_constant_of_shape, 9, 20, 21, 23>, nullptr, NoLowering{}, 1, 1),
     row<RangeAttrs>("Range", "", kRules<import_range, 11>, infer_range, Element{range_element}, 0, 3),
+    row<PositionAttrs>("Position", "the index along one axis; internal", {}, infer_position, Element{position_element}, 0, 0),
     row<TriluAttrs>("Trilu", "", kRules<import_trilu, 14>, infer_first, Element{trilu_element}, 1, 2),
     row<EyeAttrs>("EyeLike", "", kRules<import_eye, 9, 22>, infer_eye, Element{eye_element}, 0, 1),
     row<OneHotAttrs>("OneHot", "", kRules<import_one_hot, 9, 11>, infer_one_hot, Element{one_hot_element}, 2, 3),
 };
 
 }  // namespace
+
+Result<ValueId> build_values(GraphBuilder& b, DType type, Shape shape, std::vector<Expr> items) {
+  return b.add(op("Values"), ValuesAttrs{type, std::move(shape), std::move(items)}, {});
+}
 
 std::span<const OpDef> shape_ops() { return kShape; }
 

@@ -43,6 +43,18 @@ class ThreadScratch {
   size_t size_ = 0;
 };
 
+/// Denormals are flushed while a kernel runs: arithmetic on them is a hundred times slower (docs/decisions/0003).
+class FlushDenormals {
+ public:
+  FlushDenormals() : saved_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
+  ~FlushDenormals() { __builtin_ia32_ldmxcsr(saved_); }
+  FlushDenormals(const FlushDenormals&) = delete;
+
+ private:
+  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  unsigned saved_;
+};
+
 struct LaunchContext {
   const CpuKernel* kernel;
   void* const* buffers;
@@ -52,6 +64,7 @@ struct LaunchContext {
 void run_range(void* context, int64_t first, int64_t last) {
   static thread_local ThreadScratch scratch;
   const auto* launch = static_cast<const LaunchContext*>(context);
+  const FlushDenormals flush;
   launch->kernel->code.function(launch->buffers, launch->dims, first, last,
                                 scratch.reserve(launch->kernel->scratch_bytes));
 }
@@ -66,7 +79,8 @@ Result<void*> CpuDevice::allocate(uint64_t bytes) {
   if (bytes > (uint64_t{1} << 62)) return make_error(ErrorKind::OutOfMemory, fmt::format("{} bytes asked", bytes));
   const size_t rounded = (std::max<uint64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   void* memory = std::aligned_alloc(kAlignment, rounded);
-  if (!memory) return make_error(ErrorKind::OutOfMemory, fmt::format("{} bytes of host memory are not available", rounded));
+  if (!memory)
+    return make_error(ErrorKind::OutOfMemory, fmt::format("{} bytes of host memory are not available", rounded));
   std::memset(memory, 0, kAlignment);  // element 0 of an empty buffer may be read
   return memory;
 }
@@ -75,7 +89,8 @@ void CpuDevice::release(void* memory) { std::free(memory); }
 
 MemoryInfo CpuDevice::memory_info() const {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return {static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page, static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page};
+  return {static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page,
+          static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page};
 }
 
 Status CpuDevice::copy_to_device(void* to, const void* from, uint64_t bytes, Stream*) {

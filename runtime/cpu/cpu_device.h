@@ -1,5 +1,5 @@
-// The CPU as a Device: kernels are function pointers whose tasks a thread pool shares. How object code becomes a function
-// pointer is handed in by the driver (codegen/llvm/orc_jit.h), because the runtime links no LLVM.
+// The CPU as a Device: kernels are function pointers whose tasks a thread pool shares. How object code becomes a
+// function pointer is handed in by the driver (codegen/llvm/orc_jit.h), because the runtime links no LLVM.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,8 @@ struct CpuCode {
 /// Turns a CPU binary of a kernel into its function.
 using CpuLoader = std::function<Result<CpuCode>(const KernelInfo& kernel)>;
 
-/// True of the targets whose binaries are x86-64 objects: "cpu" (the machine they were made on) and "x86-64-v3" and the like.
+/// True of the targets whose binaries are x86-64 objects: "cpu" (the machine they were made on) and "x86-64-v3" and the
+/// like.
 inline bool is_cpu_target(const std::string& target) { return target == "cpu" || target.rfind("x86-64", 0) == 0; }
 
 class CpuDevice : public Device {

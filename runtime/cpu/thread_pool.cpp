@@ -7,7 +7,7 @@
 namespace ingot::runtime {
 namespace {
 
-constexpr int kSpins = 4000;          // about 50 us: longer than the gap between two kernels of a model
+constexpr int kSpins = 1500;          // some 50 us: longer than the gap between two kernels of a model
 constexpr int kChunksPerThread = 4;   // evens out tasks of different cost
 
 void pause_cpu() { __builtin_ia32_pause(); }

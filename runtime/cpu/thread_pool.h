@@ -1,5 +1,5 @@
-// A pool of persistent threads that share the tasks of one kernel launch. Starting a job costs well under a microsecond while
-// the workers still spin; idle workers sleep. Used by cpu_device.h.
+// A pool of persistent threads that share the tasks of one kernel launch. Starting a job costs well under a microsecond
+// while the workers still spin; idle workers sleep. Used by cpu_device.h.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ class ThreadPool {
   int64_t tasks_ = 0, chunk_ = 1;
   alignas(64) std::atomic<int64_t> next_{0};
   alignas(64) std::atomic<bool> open_{false};
-  alignas(64) std::atomic<int> inside_{0};       // workers that may be reading the job
-  alignas(64) std::atomic<uint32_t> jobs_{0};    // counts jobs; workers wait for a change
+  alignas(64) std::atomic<int> inside_{0};  // workers that may be reading the job
+  alignas(64) std::atomic<uint32_t> jobs_{0};  // counts jobs; workers wait for a change
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
 };

@@ -142,7 +142,11 @@ class CudaDevice : public Device {
     CudaStream& s = use(stream);
     std::lock_guard<std::mutex> lock(s.copying);
     // One part is copied out of its pinned buffer while the next one is on its way.
-    struct Part { CudaStream::Stage* stage = nullptr; char* to = nullptr; uint64_t bytes = 0; } previous;
+    struct Part {
+      CudaStream::Stage* stage = nullptr;
+      char* to = nullptr;
+      uint64_t bytes = 0;
+    } previous;
     const auto finish = [&](const Part& p) -> Status {
       if (!p.stage) return {};
       INGOT_DRIVER_TRY(api_, event_synchronize, p.stage->used);
@@ -273,7 +277,8 @@ Status CudaDevice::launch(const LoadedKernel& loaded, std::span<void* const> buf
   for (int i = 0; i < 3; ++i) {
     if (grid[i] <= 0) return {};
     if (grid[i] > kLimits[i])
-      return unsupported(fmt::format("kernel {}: a grid of {} x {} x {} blocks", kernel.name, grid[0], grid[1], grid[2]));
+      return unsupported(
+          fmt::format("kernel {}: a grid of {} x {} x {} blocks", kernel.name, grid[0], grid[1], grid[2]));
   }
   INGOT_TRY(enter());
   constexpr size_t kInline = 64;
@@ -287,10 +292,9 @@ Status CudaDevice::launch(const LoadedKernel& loaded, std::span<void* const> buf
   size_t n = 0;
   for (void* const& b : buffers) parameters[n++] = const_cast<void**>(&b);
   for (const int64_t& d : dims) parameters[n++] = const_cast<int64_t*>(&d);
-  const cuda::DriverStatus status =
-      api_.launch_kernel(kernel.function, static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
-                         static_cast<unsigned>(grid[2]), kernel.threads, 1, 1, kernel.shared_bytes, use(stream).handle,
-                         parameters, nullptr);
+  const cuda::DriverStatus status = api_.launch_kernel(
+      kernel.function, static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]), static_cast<unsigned>(grid[2]),
+      kernel.threads, 1, 1, kernel.shared_bytes, use(stream).handle, parameters, nullptr);
   if (status != cuda::kSuccess) return api_.error(status, "launch_kernel").add("kernel " + kernel.name);
   return {};
 }
@@ -305,8 +309,8 @@ Result<CudaDeviceInfo> describe_device(const DriverApi& api, int ordinal, cuda::
     int value = 0;
     return api.device_get_attribute(&value, attribute, device) == cuda::kSuccess ? value : 0;
   };
-  info.compute_capability = get(cuda::DeviceAttribute::ComputeCapabilityMajor) * 10 +
-                            get(cuda::DeviceAttribute::ComputeCapabilityMinor);
+  info.compute_capability =
+      get(cuda::DeviceAttribute::ComputeCapabilityMajor) * 10 + get(cuda::DeviceAttribute::ComputeCapabilityMinor);
   info.multiprocessors = get(cuda::DeviceAttribute::MultiprocessorCount);
   info.shared_bytes = get(cuda::DeviceAttribute::SharedMemoryPerBlockOptin);
   info.l2_bytes = get(cuda::DeviceAttribute::L2CacheBytes);
@@ -368,8 +372,9 @@ Result<const KernelBinary*> pick_cuda_binary(const KernelInfo& kernel, int compu
     }
   }
   if (!best)
-    return unsupported(fmt::format("kernel {} was not built for a GPU of compute capability {}.{}: it has {}", kernel.name,
-                                   compute_capability / 10, compute_capability % 10, have.empty() ? "no binaries" : have));
+    return unsupported(fmt::format("kernel {} was not built for a GPU of compute capability {}.{}: it has {}",
+                                   kernel.name, compute_capability / 10, compute_capability % 10,
+                                   have.empty() ? "no binaries" : have));
   return best;
 }
 

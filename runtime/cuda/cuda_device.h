@@ -1,5 +1,5 @@
-// A CUDA GPU as a Device, over the table of driver functions in driver_api.h: libcuda's, or the emulator's in tests. Work goes
-// to streams of our own, never to the default stream; host memory is staged through pinned buffers.
+// A CUDA GPU as a Device, over the table of driver functions in driver_api.h: libcuda's, or the emulator's in tests.
+// Work goes to streams of our own, never to the default stream; host memory is staged through pinned buffers.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ struct CudaDeviceInfo {
   int ordinal = 0;
   int compute_capability = 0;  // 90
   int multiprocessors = 0;
-  int shared_bytes = 0;        // of a block, opted in
+  int shared_bytes = 0;  // of a block, opted in
   int l2_bytes = 0;
   uint64_t memory_bytes = 0;
-  int driver_version = 0;      // 13000
+  int driver_version = 0;  // 13000
 };
 
 /// All GPUs that the driver sees.
@@ -27,8 +27,8 @@ Result<std::vector<CudaDeviceInfo>> list_cuda_devices(const cuda::DriverApi& api
 /// Opens GPU number `ordinal`. `api` must outlive the device.
 Result<std::shared_ptr<Device>> open_cuda_device(const cuda::DriverApi& api, int ordinal);
 
-/// The binary of `kernel` that a GPU of this compute capability runs: the exact CUBIN, one of the same generation, or PTX.
-/// The Error lists the targets that the kernel has.
+/// The binary of `kernel` that a GPU of this compute capability runs: the exact CUBIN, one of the same generation, or
+/// PTX. The Error lists the targets that the kernel has.
 Result<const KernelBinary*> pick_cuda_binary(const KernelInfo& kernel, int compute_capability);
 
 }  // namespace ingot::runtime

@@ -34,7 +34,8 @@ Case product(int64_t m, int64_t n, int64_t k, bool b_transposed) {
   x.a = Expr::load(0, DType::F32, vm * Expr(k) + vk);
   x.b = Expr::load(1, DType::F32, b_transposed ? vn * Expr(k) + vk : vk * Expr(n) + vn);
   x.acc = Expr::local("acc", DType::F32);
-  x.epilogue = {Stmt{Store{3, vm * Expr(n) + vn, max(x.acc + Expr::load(2, DType::F32, vm), Expr::real(DType::F32, 0))}}};
+  x.epilogue = {
+      Stmt{Store{3, vm * Expr(n) + vn, max(x.acc + Expr::load(2, DType::F32, vm), Expr::real(DType::F32, 0))}}};
   c.kernel.buffers = {buffer("a", m * k, false), buffer("b", k * n, false), buffer("bias", m, false),
                       buffer("y", m * n, true)};
   c.kernel.body = {Stmt{x}};
@@ -58,8 +59,8 @@ Case convolution(int64_t channels, int64_t filters, int64_t size, int64_t window
   const Expr read = Expr::load(1, DType::F32, (ic * s + h) * s + w);
   x.b = window > 1 ? select(inside, read, Expr::real(DType::F32, 0)) : read;
   x.acc = Expr::local("acc", DType::F32);
-  x.epilogue = {Stmt{Store{3, (oc * s + oh) * s + ow,
-                           max(x.acc + Expr::load(2, DType::F32, oc), Expr::real(DType::F32, 0))}}};
+  x.epilogue = {
+      Stmt{Store{3, (oc * s + oh) * s + ow, max(x.acc + Expr::load(2, DType::F32, oc), Expr::real(DType::F32, 0))}}};
   c.sizes = {filters * channels * window * window, channels * size * size, filters, filters * size * size};
   c.kernel.buffers = {buffer("w", c.sizes[0], false), buffer("x", c.sizes[1], false), buffer("bias", c.sizes[2], false),
                       buffer("y", c.sizes[3], true)};
@@ -106,7 +107,10 @@ void measure(const Case& c, const TargetTraits& traits, const runtime::CpuLoader
   Kernel kernel = c.kernel;
   kernel.name = "bench";
   auto emitted = emit_cpu(kernel, traits);
-  if (!emitted) { fmt::print("{}: {}\n", c.name, emitted.error().to_string()); return; }
+  if (!emitted) {
+    fmt::print("{}: {}\n", c.name, emitted.error().to_string());
+    return;
+  }
   const double compile_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   runtime::KernelInfo info;
   info.name = kernel.name;
@@ -124,11 +128,15 @@ void measure(const Case& c, const TargetTraits& traits, const runtime::CpuLoader
   for (int threads : {1, traits.parallel_units}) {
     runtime::CpuDevice device(loader, threads);
     auto loaded = device.load(info);
-    if (!loaded) { fmt::print("{}: {}\n", c.name, loaded.error().to_string()); return; }
+    if (!loaded) {
+      fmt::print("{}: {}\n", c.name, loaded.error().to_string());
+      return;
+    }
     const double s = seconds_of([&] { (void)device.launch(**loaded, pointers, {}, {tasks, 1, 1}, nullptr); });
     figures += fmt::format(" | {} threads {:8.1f} us {:6.1f} GFLOP/s", threads, s * 1e6, c.flops / s / 1e9);
   }
-  fmt::print("{:42}{} | {} tasks | {:.0f} ms to compile | {}\n", c.name, figures, tasks, compile_ms, emitted->launch.summary);
+  fmt::print("{:42}{} | {} tasks | {:.0f} ms to compile | {}\n", c.name, figures, tasks, compile_ms,
+             emitted->launch.summary);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ struct BulkGroup {
 struct CpAsync {
   u32 dst;
   const void* src;
-  u32 bytes;
+  u32 bytes, size;  // read and written; the difference is zeros
 };
 struct Fiber {
   void *sp, *stack_top;

@@ -112,6 +112,7 @@ void emu_mbar_wait(u32 bar, u32 parity);
 void emu_fence_mbar_init();
 void emu_fence_proxy_async();
 void emu_cp_async(u32 dst, const void* src, u32 bytes);
+void emu_cp_async_some(u32 dst, const void* src, int bytes, int inside);
 void emu_cp_async_commit();
 void emu_cp_async_wait(int n);
 void emu_tma_load(u32 dst, const void* map, u32 bar, int rank, const int* coord, const u16* offset, int offsets,

@@ -2,11 +2,13 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -35,6 +37,7 @@ struct State {
   std::string error_text;
   size_t used = 0;
   std::map<DevicePtr, size_t> sizes;
+  std::unordered_map<const void*, unsigned> clusters;  // blocks, by entry point
 };
 State& state() {
   static State s = [] {
@@ -131,6 +134,9 @@ DriverStatus module_unload(Module module) {
 DriverStatus module_get_function(Function* function, Module module, const char* name) {
   void* entry = dlsym(reinterpret_cast<EmulatedModule*>(module)->library, (std::string(name) + "_entry").c_str());
   *function = reinterpret_cast<Function>(entry);
+  // Blocks of a cluster, when the kernel itself says so (INGOT_CLUSTER).
+  void* cluster = dlsym(reinterpret_cast<EmulatedModule*>(module)->library, (std::string(name) + "_cluster").c_str());
+  state().clusters[entry] = cluster ? *static_cast<const unsigned*>(cluster) : 1;
   return entry ? kSuccess : kErrorNotFound;
 }
 DriverStatus func_set_attribute(Function, FunctionAttribute, int) { return kSuccess; }
@@ -236,11 +242,12 @@ DriverStatus launch_in_clusters(Function function, Dim3 grid, Dim3 block, unsign
 DriverStatus launch_kernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                            unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream, void** parameters,
                            void**) {
-  return launch_in_clusters(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, 1, shared_bytes,
-                            parameters);
+  const unsigned cluster = state().clusters[reinterpret_cast<void*>(function)];
+  return launch_in_clusters(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, cluster ? cluster : 1,
+                            shared_bytes, parameters);
 }
 DriverStatus launch_kernel_ex(const LaunchConfig* c, Function function, void** parameters, void**) {
-  unsigned cluster = 1;
+  unsigned cluster = std::max(state().clusters[reinterpret_cast<void*>(function)], 1u);
   for (unsigned i = 0; i < c->attribute_count; ++i) {
     const LaunchAttribute& a = c->attributes[i];
     if (a.id != LaunchAttributeId::ClusterDimension) continue;

@@ -14,6 +14,7 @@ void keep_entry_points() {
       reinterpret_cast<const void*>(&emu_cluster_rank),
       reinterpret_cast<const void*>(&emu_cluster_wait),
       reinterpret_cast<const void*>(&emu_cp_async),
+      reinterpret_cast<const void*>(&emu_cp_async_some),
       reinterpret_cast<const void*>(&emu_cp_async_commit),
       reinterpret_cast<const void*>(&emu_cp_async_wait),
       reinterpret_cast<const void*>(&emu_elect),

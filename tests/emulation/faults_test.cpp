@@ -22,7 +22,7 @@ struct Fault {
   const char* file;  // "" for the kernel itself, else "prelude/...cuh"
   const char* before;
   const char* after;
-  const char* report;  // a word of one report; "wrong" for wrong numbers only
+  const char* report;  // a word of one report; "wrong" or "inexact" for wrong numbers only
 };
 
 /// Puts the text of a prelude file in place of its #include, so that it can be changed.
@@ -58,6 +58,7 @@ EmittedKernel emit(const Sample& sample, const Schedule* schedule) {
 
 bool is_reported(const Outcome& outcome, const std::string& word) {
   if (word == "wrong") return outcome.worst_error > 1e-3;
+  if (word == "inexact") return outcome.worst_error > 1e-5;
   for (const std::string& f : outcome.faults)
     if (f.find(word) != std::string::npos) return true;
   return false;
@@ -85,6 +86,7 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
 }
 
 constexpr const char* kSimt = "prelude/contraction_simt.cuh";
+constexpr const char* kMma = "prelude/contraction_mma.cuh";
 constexpr const char* kSkinny = "prelude/contraction_skinny.cuh";
 constexpr const char* kReduce = "prelude/reduce.cuh";
 
@@ -121,6 +123,43 @@ TEST_CASE("faults in the tiled main loop", "[emulated]") {
   };
   const Sample sample = matmul(1, 70, 66, 37, false, false, DType::F32);
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
+}
+
+TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
+  Schedule schedule = tile_schedule(64, 64, 4);
+  schedule.unit = MultiplyUnit::Tf32x3;
+  schedule.tile_k = 32;
+  schedule.split_k = 2;
+  schedule.stages = 3;
+  schedule.threads = 256;
+  const Sample raw = matmul(1, 70, 66, 109, false, false, DType::F32);
+  const Sample computed = activated_matmul(70, 66, 109, DType::F32, false);
+  const Fault faults[] = {
+      {"no barrier before a stage is used", kMma, "cp_async_wait<Plan::stages - 2>();\n    cta_sync();",
+       "cp_async_wait<Plan::stages - 2>();", "shared-race"},
+      {"one copy too few is waited for", kMma, "cp_async_wait<Plan::stages - 2>()", "cp_async_wait<Plan::stages - 1>()",
+       "shared-race"},
+      {"the stage in use is overwritten", kMma, "copy(last, step", "copy(now, step", "shared-race"},
+      {"k is not guarded", kMma, "in &= prologue.at(from, s, k) && k < k_end;", "in &= prologue.at(from, s, k);",
+       "global-out-of-bounds"},
+      {"rows are not guarded", kMma, "inside[j] = x < x_end;", "inside[j] = true;", "global-out-of-bounds"},
+      {"results behind the last row are stored", kMma, "if (m >= m_end || n >= n_end) continue;",
+       "if (n >= n_end) continue;", "global-out-of-bounds"},
+      {"partial sums are added without a barrier", kMma, "if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();",
+       "", "shared-race"},
+      {"results overwrite a stage in use", kMma, "  cp_async_wait<0>();\n  cta_sync();", "  cp_async_wait<0>();",
+       "shared-race"},
+      {"the small half is left out", kMma, "mma_1688_tf32(sum[j], a_small, big[s][j]);", "", "inexact"},
+      {"the wrong half of k", kMma, "r[1] = lds<u32>(at + 4 * kRow);", "r[1] = lds<u32>(at);", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(raw, fault, &schedule);
+  plant(computed, {"elements are stored into the stage in use", kMma, "in_a.store(shared + next);",
+                   "in_a.store(shared + now);", "shared-race"}, &schedule);
+  schedule.cluster_k = 2;
+  plant(raw, {"sums of the other block are read too early", kMma,
+              "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    tile.finish", "tile.finish", "race"}, &schedule);
+  plant(raw, {"a block leaves while another reads its sums", kMma,
+              "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    else cta_sync();", "", "peer-exited"}, &schedule);
 }
 
 TEST_CASE("faults in thin products", "[emulated]") {

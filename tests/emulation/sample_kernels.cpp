@@ -248,13 +248,14 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
-Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc) {
+Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
+            DType type) {
   const int64_t pad = filter / 2, p = (h + 2 * pad - filter) / stride + 1, q = (w + 2 * pad - filter) / stride + 1;
   const Expr in = index("n", n), ic = index("c", c), ip = index("p", p), iq = index("q", q), io = index("o", out),
              r = index("r", filter), s = index("s", filter);
   Kernel k = kernel("conv_relu",
-                    {input("x", DType::F32, {n, c, h, w}), input("w", DType::F32, {out, c, filter, filter}),
-                     input("bias", DType::F32, {out}), output("out0", DType::F32, {n, out, p, q})},
+                    {input("x", type, {n, c, h, w}), input("w", type, {out, c, filter, filter}),
+                     input("bias", type, {out}), output("out0", type, {n, out, p, q})},
                     {});
   const Expr y = ip * stride + r - pad, x = iq * stride + s - pad;
   const Expr inside =
@@ -265,14 +266,40 @@ Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t fil
   product.m = {axis(in), axis(ip), axis(iq)};
   product.n = {axis(io)};
   product.k = nhwc ? std::vector<Axis>{axis(r), axis(s), axis(ic)} : std::vector<Axis>{axis(ic), axis(r), axis(s)};
-  product.a = select(inside, Expr::load(0, DType::F32, from), f32(0));
-  product.b = Expr::load(1, DType::F32, weight);
+  product.a = select(inside, Expr::load(0, type, from), f32(0));
+  product.b = Expr::load(1, type, weight);
+  product.a_type = product.b_type = type;
   product.acc = Expr::local("acc", DType::F32);
-  const Expr sum = product.acc + Expr::load(2, DType::F32, io);
+  const Expr sum = product.acc + Expr::load(2, type, io);
   product.epilogue.push_back(
       {Store{3, nhwc ? ((in * p + ip) * q + iq) * out + io : ((in * out + io) * p + ip) * q + iq, max(sum, f32(0))}});
   k.body.push_back({product});
-  return {fmt::format("conv{}x{}_s{}_{}", filter, filter, stride, nhwc ? "nhwc" : "nchw"), k, {}, 1e-5};
+  return {fmt::format("conv{}x{}_s{}_{}_{}", filter, filter, stride, nhwc ? "nhwc" : "nchw", name_of(type)),
+          k,
+          {},
+          size_of(type) == 2 ? 2e-3 : 1e-5};
+}
+
+Sample activated_matmul(int64_t m, int64_t n, int64_t kk, DType type, bool b_transposed) {
+  const Expr im = index("i", m), in = index("j", n), ik = index("k", kk);
+  Kernel k = kernel("mul_relu_matmul_add",
+                    {input("x", type, {m, kk}), input("w", type, {kk, n}), input("residual", type, {m, n}),
+                     output("out0", type, {m, n})},
+                    {});
+  Contract product;
+  product.m = {axis(im)};
+  product.n = {axis(in)};
+  product.k = {axis(ik)};
+  product.a = round_to(type, max(Expr::load(0, type, im * kk + ik) * f32(0.5) + f32(0.25), f32(0)));
+  product.b = Expr::load(1, type, b_transposed ? in * kk + ik : ik * n + in);
+  product.a_type = product.b_type = type;
+  product.acc = Expr::local("acc", DType::F32);
+  product.epilogue.push_back({Store{3, im * n + in, product.acc + Expr::load(2, type, im * n + in)}});
+  k.body.push_back({product});
+  return {fmt::format("activated_matmul_{}x{}x{}_{}", m, n, kk, name_of(type)),
+          k,
+          {},
+          size_of(type) == 2 ? 8e-3 : 1e-5};
 }
 
 std::vector<Sample> all_samples() {
@@ -318,7 +345,11 @@ std::vector<Sample> all_samples() {
           conv(1, 8, 9, 10, 20, 3, 1, false),
           conv(2, 3, 11, 13, 33, 3, 2, false),
           conv(2, 8, 7, 9, 34, 3, 2, true),
-          conv(1, 16, 12, 12, 24, 1, 1, false)};
+          conv(1, 16, 12, 12, 24, 1, 1, false),
+          conv(1, 16, 9, 10, 24, 3, 2, true, DType::F16),
+          conv(2, 12, 7, 7, 40, 3, 1, false, DType::F16),
+          activated_matmul(37, 72, 45, DType::F32, false),
+          activated_matmul(66, 40, 64, DType::F16, true)};
 }
 
 }  // namespace ingot::samples

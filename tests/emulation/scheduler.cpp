@@ -217,14 +217,17 @@ static void start_threads(unsigned r, Dim3 first, Dim3 block, size_t dyn, char* 
     f.sp = s;
   }
 }
+static void forget_reads() {
+  for (auto& s : rt.shadows) {
+    std::memset(s->rd.p, 0, s->rd.n * 4);
+    std::memset(s->ard.p, 0, s->ard.n * 4);
+  }
+}
 static void run_cluster(Dim3 first, unsigned cluster, Dim3 block, size_t dyn, char* stacks) {
   rt.ready.clear();
   if (rt.clock_base > 1u << 22) {
     rt.clock_base = 1;
-    for (auto& s : rt.shadows) {
-      std::memset(s->rd.p, 0, s->rd.n * 4);
-      std::memset(s->ard.p, 0, s->ard.n * 4);
-    }
+    forget_reads();
   }
   for (unsigned r = 0; r < cluster; ++r) start_threads(r, first, block, dyn, stacks);
   rt.cluster_bar.arrived = 0;
@@ -306,7 +309,9 @@ LaunchReport launch(void (*entry)(void**), void** params, Dim3 grid, Dim3 block,
   rt.ops.clear();
   const u32 n = block.x * block.y * block.z;
   rt.warps_per_block = (n + 31) / 32;
+  const u32 agents_before = rt.agents;
   rt.agents = cluster * (rt.warps_per_block + kEngines) + 1;
+  if (rt.agents < agents_before) forget_reads();  // agents that no clock knows any more
   if (dyn > kSharedEnd - kSharedBase) {
     rt.res.faults.push_back("launch: too much shared memory");
     return rt.res;

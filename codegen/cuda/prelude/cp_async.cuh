@@ -18,6 +18,24 @@ INGOT_DEV void cp_async16(u32 to, const void* from, u32 bytes = 16) {
       sts(to, v);
     })
 }
+/// The same for 4 or 8 bytes: either all of them, or zeros.
+template <int Bytes> INGOT_DEV void cp_async_some(u32 to, const void* from, bool inside) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async copies 4, 8 or 16 bytes");
+  if constexpr (Bytes == 16) {
+    cp_async16(to, from, inside ? 16 : 0);
+  } else {
+    INGOT_HOST(emu_cp_async_some(to, from, Bytes, inside);)
+    INGOT_PTX(
+      if constexpr (kArch >= 80) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes),
+                     "r"(inside ? Bytes : 0) : "memory");
+      } else {
+        Vec<u8, Bytes> v = {};
+        if (inside) v = load_vec<Bytes>((const u8*)from);
+        sts(to, v);
+      })
+  }
+}
 INGOT_DEV void cp_async_commit() {
   INGOT_HOST(emu_cp_async_commit();)
   INGOT_PTX(if constexpr (kArch >= 80) asm volatile("cp.async.commit_group;" ::: "memory");)

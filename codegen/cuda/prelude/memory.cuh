@@ -60,6 +60,22 @@ template <class T> INGOT_DEV void stg(void* p, T value) {
   INGOT_PTX(*(T*)p = value;)
   INGOT_HOST(emu_st_global(p, &value, sizeof(T));)
 }
+/// N floats (1, 2 or 4) at `address` of a block of this cluster.
+template <int N> INGOT_DEV Vec<float, N> lds_cluster(u32 address, u32 rank) {
+  static_assert(N == 1 || N == 2 || N == 4, "one access moves 4, 8 or 16 bytes");
+  Vec<float, N> v;
+  INGOT_PTX(
+    u32 at;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(address), "r"(rank));
+    if constexpr (N == 1) asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v[0]) : "r"(at) : "memory");
+    else if constexpr (N == 2)
+      asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(at) : "memory");
+    else
+      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]),
+                   "=f"(v[3]) : "r"(at) : "memory");)
+  INGOT_HOST(emu_ld_shared(address, &v, sizeof v, (int)rank);)
+  return v;
+}
 /// The 16 bytes at `address` of another block of this cluster.
 INGOT_DEV float4 lds_cluster4(u32 address, u32 rank) {
   float4 v;

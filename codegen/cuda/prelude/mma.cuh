@@ -1,4 +1,5 @@
-// Tensor cores by warp: mma.sync and the matrix loads and stores that feed it (sm_80 and up; ldmatrix from sm_75).
+// Tensor cores by warp: mma.sync and the matrix loads and stores that feed it (f16 and ldmatrix from sm_75, all else from
+// sm_80).
 #pragma once
 #include "prelude/types.cuh"
 
@@ -23,9 +24,17 @@ INGOT_DEV void stmatrix4(u32 a, const u32 (&r)[4]) {
   asm volatile("mma.sync.aligned." text " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
                : c(d[0]), c(d[1]), c(d[2]), c(d[3])                                              \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+/// Half of mma_16816<kF16>: all that sm_75 has.
+INGOT_DEV void mma_1688_f16(float (&d)[4], u32 a0, u32 a1, u32 b0) {
+  INGOT_PTX(asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(b0));)
+}
 template <int Type>
 INGOT_DEV void mma_16816(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {  // kF16 or kBF16
-  INGOT_PTX(if constexpr (Type == kF16) MMA_BODY("m16n8k16.row.col.f32.f16.f16.f32", "+f");
+  INGOT_PTX(if constexpr (kArch < 80) {
+              mma_1688_f16(d, a[0], a[1], b[0]);
+              mma_1688_f16(d, a[2], a[3], b[1]);
+            } else if constexpr (Type == kF16) MMA_BODY("m16n8k16.row.col.f32.f16.f16.f32", "+f");
             else MMA_BODY("m16n8k16.row.col.f32.bf16.bf16.f32", "+f");)
   INGOT_HOST(emu_mma(Type, d, a, b);)
 }

@@ -23,11 +23,14 @@ typedef unsigned long long u64;
 /// Follows a kernel: the emulator calls it with an array of parameter pointers, as cuLaunchKernel gets them.
 #define INGOT_ENTRY(kernel) \
   extern "C" void kernel##_entry(void** params) { emu_call(kernel, params); }
+/// Follows a kernel that has __cluster_dims__(blocks, 1, 1), for whoever launches it without a driver.
+#define INGOT_CLUSTER(kernel, blocks) extern "C" const unsigned kernel##_cluster = blocks;
 constexpr int kArch = 90;
 #else
 #define INGOT_PTX(...) __VA_ARGS__
 #define INGOT_HOST(...)
 #define INGOT_ENTRY(kernel)
+#define INGOT_CLUSTER(kernel, blocks)
 #ifdef __CUDA_ARCH__
 constexpr int kArch = __CUDA_ARCH__ / 10;  // 75, 80, 90, ...
 #else

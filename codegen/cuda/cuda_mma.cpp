@@ -1,0 +1,172 @@
+// Tiles on tensor cores: the plan and the functors that prelude/contraction_mma.cuh takes. An operand's functor has two
+// parts, so that what depends on the row alone (a pixel's image, row and column) is computed once for a thread.
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_printers.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+void FunctorPrinter::vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract) {
+  with_lanes(axis.var, base, width, [&] {
+    arrays_[contract.acc.name()] = {"acc[v]", false};
+    lanes_->variant.insert(contract.acc.name());
+    body(contract.epilogue);
+  });
+}
+
+void TilesPrinter::splice(const FunctorPrinter& f) {
+  out_.splice(f.text());
+  for (const std::string& file : f.includes()) expr_.include(file);
+}
+
+void TilesPrinter::print_mma() {
+  const TileDetails& d = details_;
+  print_mma_plan();
+  out_.blank();
+  print_mma_prologue("PrologueA", contract_.a, contract_.m, "m", d.a_along_k, d.a_vector, d.a_raw);
+  out_.blank();
+  print_mma_prologue("PrologueB", contract_.b, contract_.n, "n", d.b_along_k, d.b_vector, d.b_raw);
+  out_.blank();
+  print_mma_epilogue();
+  out_.blank();
+  print_entry();
+}
+
+void TilesPrinter::print_mma_plan() {
+  const Schedule& s = schedule_;
+  const TileDetails& d = details_;
+  auto block = out_.type_block("struct Plan");
+  out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(s.unit))));
+  out_.line(fmt::format("typedef {} index;", expr_.index_type()));
+  out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, tile_k = {};", s.tile_m, s.tile_n, s.tile_k));
+  out_.line(fmt::format("static constexpr int warp_m = {}, warp_n = {}, k_warps = {}, cluster_k = {};", s.warp_m,
+                        s.warp_n, s.split_k, s.cluster_k));
+  out_.line(fmt::format("static constexpr int stages = {}, threads = {};", s.stages, s.threads));
+  out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,
+                        d.e_vector));
+  out_.line(fmt::format("static constexpr bool a_along_k = {}, b_along_k = {}, out_along_m = {};", d.a_along_k,
+                        d.b_along_k, d.out_along_m));
+  out_.line(fmt::format("static constexpr bool a_raw = {}, b_raw = {};", d.a_raw, d.b_raw));
+}
+
+namespace {
+
+bool mentions(const Body& uses, const Axis& axis) {
+  bool found = false;
+  each_expr(uses, [&](const Expr& e) { found |= depends_on(e, axis.var.name()); });
+  return found && !axis.extent.is_const(1);
+}
+
+/// The axes of one side of an operand, and what they are called in the functor's Side.
+struct SideAxes {
+  std::vector<Axis> batch, side;
+  std::vector<std::pair<Expr, std::string>> members;
+};
+
+/// struct Side, and the function that makes one.
+void print_side(FunctorPrinter& f, const char* index, const char* side_name, const Body& uses, SideAxes& axes) {
+  CodeWriter& out = f.writer();
+  std::string members;
+  for (const auto* group : {&axes.batch, &axes.side}) {
+    for (const Axis& a : *group) {
+      if (!mentions(uses, a)) continue;
+      axes.members.emplace_back(a.var, "at_" + identifier_of(a.var.name()));
+      members += fmt::format("{} {};", members.empty() ? "" : " ", fmt::format("{} {}", index, axes.members.back().second));
+    }
+  }
+  out.line(fmt::format("struct Side {{{} }};", members));
+  auto call = out.block(fmt::format("INGOT_DEV Side side({} batch, {} {}) const", index, index, side_name));
+  f.bind_args();
+  f.split(axes.batch, "batch", uses);
+  f.split(axes.side, side_name, uses);
+  std::string values;
+  for (const auto& [var, member] : axes.members) values += (values.empty() ? "" : ", ") + f.value(var);
+  out.line(fmt::format("return {{{}}};", values));
+}
+
+}  // namespace
+
+void TilesPrinter::print_mma_prologue(const char* name, const Expr& value, const std::vector<Axis>& side,
+                                      const char* side_name, bool along_k, int vector, bool raw) {
+  const char* index = expr_.index_type();
+  SideAxes axes{contract_.batch, side, {}};
+  std::vector<Axis> k_axes = contract_.k;
+  Expr inner, base;
+  Body uses = as_body(value);
+  if (vector > 1 && !raw) {
+    std::vector<Axis>& lanes_in = along_k ? k_axes : axes.side;
+    inner = lanes_in.back().var;
+    base = Expr::index(inner.name() + "0", lanes_in.back().extent);
+    lanes_in.back().var = base;
+    uses.push_back({Let{Expr::local("base", DType::I64), base}});
+  }
+  out_.comment(fmt::format("elements ({}), {} at a time", along_k ? fmt::format("{}, k + i", side_name)
+                                                                   : fmt::format("{} + i, k", side_name), vector));
+  auto type = out_.type_block("struct " + std::string(name));
+  out_.line("Args args;");
+  FunctorPrinter sides(kernel_, schedule_, expr_.i32());
+  print_side(sides, index, side_name, uses, axes);
+  splice(sides);
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  {
+    const DType element = element_of(schedule_.unit);
+    auto call = f.writer().block(
+        raw ? fmt::format("INGOT_DEV bool at(const {}*& from, const Side& side, {} k) const", c_storage_type(element), index)
+            : fmt::format("INGOT_DEV void operator()({} (&out)[{}], const Side& side, {} k) const", acc_type(), vector, index));
+    f.bind_args();
+    for (const auto* group : {&axes.batch, &axes.side}) {
+      for (const Axis& a : *group)
+        if (a.extent.is_const(1)) f.bind_index_text(a.var, "0");
+    }
+    for (const auto& [var, member] : axes.members) f.bind_index_text(var, "side." + member);
+    f.split(k_axes, "k", uses);
+    if (raw) {
+      const auto access = raw_access(kernel_, value, element);
+      f.writer().line(fmt::format("from = {};", f.pointer_to(access->buffer, access->index)));
+      f.writer().line(fmt::format("return {};", access->guard.valid() ? f.value(access->guard) : "true"));
+    } else if (vector > 1) {
+      f.vectorise(inner, base, vector, value);
+    } else {
+      f.print_value(value);
+    }
+  }
+  splice(f);
+}
+
+void TilesPrinter::print_mma_epilogue() {
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  CodeWriter& out = f.writer();
+  const char* index = expr_.index_type();
+  const int vector = details_.e_vector;
+  {
+    auto type = out.type_block("struct Epilogue");
+    out.line("Args args;");
+    auto call = out.block(fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} n, {1} (&acc)[{2}]) const", index,
+                                      acc_type(), vector));
+    f.bind_args();
+    std::vector<Axis> m = contract_.m, n = contract_.n;
+    Body uses = contract_.epilogue;
+    Axis lane;
+    Expr base;
+    if (vector > 1) {
+      std::vector<Axis>& lanes_in = details_.out_along_m ? m : n;
+      lane = lanes_in.back();
+      base = Expr::index(lane.var.name() + "0", lane.extent);
+      lanes_in.back().var = base;
+      uses.push_back({Let{Expr::local("base", DType::I64), base}});
+    }
+    f.split(contract_.batch, "batch", uses);
+    f.split(m, "m", uses);
+    f.split(n, "n", uses);
+    if (vector > 1) {
+      f.vectorise_epilogue(lane, base, vector, contract_);
+    } else {
+      f.bind_acc(contract_.acc, "acc[0]");
+      f.print_body(contract_.epilogue);
+    }
+  }
+  splice(f);
+}
+
+}  // namespace ingot

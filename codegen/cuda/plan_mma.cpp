@@ -1,0 +1,223 @@
+// Plans of contractions on tensor cores: the unit by the operands' types, the tile by an estimate of its time from the
+// multiplications, the bytes, the gathers and the waves, and how k is shared where there are too few tiles for all SMs.
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/cuda/plan_cuda.h"
+#include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+namespace {
+
+constexpr int64_t kGuess = 512;  // of an extent without a bound
+
+struct MmaCandidate {
+  int tile_m, tile_n, warp_m, warp_n, k_warps;
+};
+constexpr MmaCandidate kCandidates[] = {
+    {128, 128, 64, 32, 1}, {128, 64, 32, 32, 1}, {64, 128, 32, 32, 1}, {64, 64, 32, 32, 1}, {64, 64, 32, 32, 2},
+    {64, 32, 32, 32, 2},   {32, 64, 32, 32, 2},  {64, 32, 32, 32, 4},  {32, 64, 32, 32, 4}, {32, 32, 32, 32, 4},
+    {32, 32, 32, 32, 8},
+};
+// 16-bit operands only: there the larger tile of a warp is worth its registers.
+constexpr MmaCandidate kWideCandidates[] = {{128, 256, 64, 64, 1}, {256, 128, 64, 64, 1}, {128, 128, 64, 64, 1}};
+
+/// What the estimate knows about one operand.
+struct OperandCost {
+  double bytes = 4, gather = 0;  // of an element: in memory, and cycles of one SM to fetch it
+};
+
+/// Numbers of one SM, in a cycle.
+struct Machine {
+  double sms = 132, multiplies = 1000, shared_bytes = 128, l2_bytes = 40;
+  bool clusters = false;
+};
+
+struct Problem {
+  double m = 1, n = 1, k = 1, batch = 1;
+  OperandCost a, b;
+  int element = 4, shared_limit = 0;
+  bool a_along_k = true, b_along_k = true, out_along_m = false;
+};
+
+int step_of(const Problem& p, const MmaCandidate& x) { return (p.element == 2 ? 32 : 16) * x.k_warps; }
+int row_bytes(bool along_k, int tile, int tile_k, int element) {
+  return along_k ? tile * (tile_k * element + 16) : tile_k * (tile * element + (element == 2 ? 16 : 32));
+}
+int result_bytes(int tile_m, int tile_n, bool along_m) {
+  return along_m ? tile_n * (tile_m + 4) * 4 : tile_m * (tile_n + 8) * 4;
+}
+
+int stage_bytes(const Problem& p, int tile_m, int tile_n, int tile_k) {
+  return row_bytes(p.a_along_k, tile_m, tile_k, p.element) + row_bytes(p.b_along_k, tile_n, tile_k, p.element);
+}
+bool fits(const Problem& p, const MmaCandidate& x) {
+  return std::max(2 * stage_bytes(p, x.tile_m, x.tile_n, step_of(p, x)),
+                  result_bytes(x.tile_m, x.tile_n, p.out_along_m)) <= p.shared_limit;
+}
+
+/// Cycles of the busiest SM.
+double estimated_cycles(const Problem& p, const Machine& machine, const MmaCandidate& x, int cluster) {
+  const double tiles = std::ceil(p.m / x.tile_m) * std::ceil(p.n / x.tile_n) * p.batch;
+  const double blocks = std::ceil(tiles * cluster / machine.sms);  // on that SM
+  const double tile_k = step_of(p, x), k = std::ceil(p.k / cluster / tile_k) * tile_k;
+  const double warps = static_cast<double>(x.tile_m / x.warp_m) * (x.tile_n / x.warp_n) * x.k_warps;
+  const double busy = std::min(1.0, std::min(blocks * warps, 16.0) / 8.0);  // fewer warps wait for each other
+  const double multiplies = x.tile_m * x.tile_n * k / (machine.multiplies * busy);
+  const double fragments = x.tile_m * x.tile_n * k * (1.0 / x.warp_m + 1.0 / x.warp_n) * p.element / machine.shared_bytes;
+  const double memory = (x.tile_m * p.a.bytes + x.tile_n * p.b.bytes) * k / machine.l2_bytes;
+  const double gathers = (x.tile_m * p.a.gather + x.tile_n * p.b.gather) * k;
+  const double results = x.tile_m * x.tile_n * 8.0 / machine.l2_bytes / cluster + (cluster > 1 ? x.tile_m * x.tile_n / 16.0 : 0);
+  const double latency = 2500 + 250 * std::min(k / tile_k, 8.0) + (cluster > 1 ? 1500 : 0) + 100 * x.k_warps;
+  return blocks * (std::max({multiplies, fragments, memory}) + 0.7 * gathers + results) + latency;
+}
+
+OperandCost cost_of(const Kernel& kernel, const Expr& value, int vector, bool raw) {
+  OperandCost cost;
+  double bytes = 0;
+  Body body = as_body(value);
+  each_access(body, [&](int buffer, const Expr&, bool) {
+    if (buffer < static_cast<int>(kernel.buffers.size()))
+      bytes += static_cast<double>(size_of(kernel.buffers[static_cast<size_t>(buffer)].type));
+  });
+  cost.bytes = std::max(bytes, 1.0);
+  // About 25 instructions for an access, 128 in a cycle; arithmetic on top where there is any.
+  cost.gather = (25.0 / vector + (raw ? 0 : static_cast<double>(count_flops(value)))) / 128.0;
+  return cost;
+}
+
+int vector_along(const Kernel& kernel, const Expr& value, const Axis* inner, int most) {
+  return inner ? widest_vector(kernel, as_body(value), inner->var, inner->extent, most) : 1;
+}
+
+bool has_load(const Expr& e) {
+  bool found = false;
+  visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Load; });
+  return found;
+}
+
+struct OperandForm {
+  int vector = 1;
+  bool raw = false;
+};
+OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* inner, DType element) {
+  OperandForm form;
+  const int most = 16 / static_cast<int>(size_of(element));
+  form.vector = vector_along(kernel, value, inner, most);
+  const auto access = raw_access(kernel, value, element);
+  form.raw = access.has_value();
+  if (access && access->guard.valid() && inner && depends_on(access->guard, inner->var.name())) form.vector = 1;
+  return form;
+}
+
+Machine machine_of(const TargetTraits& target, MultiplyUnit unit) {
+  Machine m;
+  m.sms = target.parallel_units;
+  const int cc = target.compute_capability;
+  // What mma.sync reaches; consumer chips have half the units of a data-centre one.
+  const double f16 = cc == 80 || cc == 90 || cc == 100 ? 1000 : 500;
+  m.multiplies = unit == MultiplyUnit::Tf32x3 ? f16 / 6 : f16;
+  m.clusters = cc >= 90;
+  return m;
+}
+
+int stages_for(const Problem& p, const Schedule& s) {
+  const int limit = std::min(p.shared_limit, 100 << 10);  // two blocks on a large SM
+  return std::clamp(limit / stage_bytes(p, s.tile_m, s.tile_n, s.tile_k), 2, 4);
+}
+
+}  // namespace
+
+DType element_of(MultiplyUnit unit) {
+  switch (unit) {
+    case MultiplyUnit::F16: return DType::F16;
+    case MultiplyUnit::BF16: return DType::BF16;
+    default: return DType::F32;
+  }
+}
+
+MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
+  const auto fits = [](DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16; };
+  if (c.acc.type() != DType::F32 || !fits(c.a_type) || !fits(c.b_type)) return MultiplyUnit::Simt;
+  if (c.a_type == DType::F16 && c.b_type == DType::F16) return MultiplyUnit::F16;
+  if (target.compute_capability < 80) return MultiplyUnit::Simt;
+  return c.a_type == DType::BF16 && c.b_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::Tf32x3;
+}
+
+std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element) {
+  RawAccess access;
+  const Expr* load = &value;
+  if (value.op() == ExprOp::Select) {
+    if (!value.arg(2).is_const(0) || has_load(value.arg(0))) return std::nullopt;
+    access.guard = value.arg(0);
+    load = &value.arg(1);
+  }
+  if (load->op() != ExprOp::Load || has_load(load->arg(0))) return std::nullopt;
+  access.buffer = load->buffer();
+  access.index = load->arg(0);
+  if (access.buffer >= static_cast<int>(kernel.buffers.size())) return std::nullopt;
+  if (kernel.buffers[static_cast<size_t>(access.buffer)].type != element) return std::nullopt;
+  bool changes = false;
+  each_access(kernel.body, [&](int buffer, const Expr&, bool store) { changes |= store && buffer == access.buffer; });
+  return changes ? std::nullopt : std::optional(access);
+}
+
+void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
+  const Contract& c = *kernel.contract();
+  const DType element = element_of(s.unit);
+  const OperandForm a = operand_form(kernel, c.a, inner_axis(d.a_along_k ? c.k : c.m), element);
+  const OperandForm b = operand_form(kernel, c.b, inner_axis(d.b_along_k ? c.k : c.n), element);
+  d.a_vector = a.vector;
+  d.b_vector = b.vector;
+  d.a_raw = a.raw;
+  d.b_raw = b.raw;
+  const Axis* out = inner_axis(d.out_along_m ? c.m : c.n);
+  d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
+  const int size = static_cast<int>(size_of(element));
+  const int ring = s.stages * (row_bytes(d.a_along_k, s.tile_m, s.tile_k, size) + row_bytes(d.b_along_k, s.tile_n, s.tile_k, size));
+  d.shared_bytes = std::max(ring, result_bytes(s.tile_m, s.tile_n, d.out_along_m));
+}
+
+void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& s) {
+  const Contract& c = *kernel.contract();
+  const Machine machine = machine_of(target, s.unit);
+  const TileDetails d = tile_details(kernel, s);
+  Problem p;
+  p.element = static_cast<int>(size_of(element_of(s.unit)));
+  p.shared_limit = target.shared_bytes;
+  p.a_along_k = d.a_along_k;
+  p.b_along_k = d.b_along_k;
+  p.out_along_m = d.out_along_m;
+  p.m = static_cast<double>(estimate(total_of(c.m), kGuess));
+  p.n = static_cast<double>(estimate(total_of(c.n), kGuess));
+  p.k = static_cast<double>(estimate(total_of(c.k), kGuess));
+  p.batch = static_cast<double>(estimate(total_of(c.batch), 16));
+  p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
+  p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
+  double best = 0;
+  const auto consider = [&](const MmaCandidate& x) {
+    if (!fits(p, x)) return;
+    for (int cluster = 1; cluster <= (machine.clusters ? 8 : 1); cluster *= 2) {
+      if (cluster > 1 && p.k < cluster * 4.0 * step_of(p, x)) break;
+      const double cycles = estimated_cycles(p, machine, x, cluster);
+      if (best != 0 && cycles >= best) continue;
+      best = cycles;
+      s.tile_m = x.tile_m;
+      s.tile_n = x.tile_n;
+      s.tile_k = step_of(p, x);
+      s.warp_m = x.warp_m;
+      s.warp_n = x.warp_n;
+      s.split_k = x.k_warps;
+      s.cluster_k = cluster;
+    }
+  };
+  for (const MmaCandidate& x : kCandidates) consider(x);
+  if (p.element == 2 && target.compute_capability >= 80)
+    for (const MmaCandidate& x : kWideCandidates) consider(x);
+  s.threads = s.tile_m / s.warp_m * (s.tile_n / s.warp_n) * s.split_k * 32;
+  s.stages = stages_for(p, s);
+}
+
+}  // namespace ingot

@@ -1,0 +1,399 @@
+// The main loop of a matrix product on tensor cores (mma.sync): for all (b, m, n), acc = sum over k of a*b, then the
+// epilogue.
+//
+// A kernel brings three functors and a Plan:
+//   PrologueA   side(b, m): what an element needs of its row, computed once for a thread; then, for a_vector elements,
+//                 raw:      at(from, side, k): where they lie in memory; false: they are zeros, and nothing is read
+//                 computed: a(out, side, k): their values. They are k + i (along k) or m + i (along m)
+//   PrologueB   the same for n
+//   Epilogue    e(b, m, n, acc): called for e_vector neighbouring results along n (or m: out_along_m)
+//   Plan        element (float: three tf32 products with f32 accuracy; f16; bf16), index (int or i64), tile_m, tile_n,
+//               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
+//               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k, b_along_k
+//               (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector, e_vector
+// Extents along a vector are multiples of it.
+//
+// Shared memory is a ring of stages. Raw operands of at least 4 bytes go there by cp.async, stages - 1 tiles ahead; all
+// others through registers, one tile ahead. An operand lies there as in memory: rows along k, or rows along m or n.
+#pragma once
+#include "prelude/cp_async.cuh"
+#include "prelude/mma.cuh"
+#include "prelude/sync.cuh"
+
+template <class T> struct MmaTraits;
+template <> struct MmaTraits<f16> { static constexpr int type = kF16, k = 16; };
+template <> struct MmaTraits<bf16> { static constexpr int type = kBF16, k = 16; };
+template <> struct MmaTraits<float> { static constexpr int type = kTF32, k = 8; };
+
+INGOT_DEV void set_element(float& to, float value) { to = value; }
+INGOT_DEV void set_element(f16& to, float value) { to = to_f16(value); }
+INGOT_DEV void set_element(bf16& to, float value) { to = to_bf16(value); }
+
+/// One operand: a thread's share of its tile, the way into shared memory, and the way from there into registers.
+template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Raw> struct MmaOperand {
+  typedef typename Plan::element T;
+  typedef typename Plan::index Index;
+  static constexpr int kSize = sizeof(T);
+  // Rows start 4 words apart modulo 32 where 16 bytes are read at a time, and 8 words where single words are.
+  static constexpr int kPad = AlongK || kSize == 2 ? 16 : 32;
+  static constexpr int kLong = AlongK ? Plan::tile_k : Tile, kRows = AlongK ? Tile : Plan::tile_k;
+  static constexpr int kRow = kLong * kSize + kPad, kBytes = kRows * kRow;
+  static constexpr int kAcross = kLong / Vector, kTotal = kRows * kAcross;
+  static constexpr int kVectors = (kTotal + Plan::threads - 1) / Plan::threads;
+  static constexpr bool kAsync = Raw && Vector * kSize >= 4, kWhole = kTotal % Plan::threads == 0;
+  static constexpr int kSides = AlongK || Plan::threads % kAcross != 0 ? kVectors : 1;
+  static_assert(kLong % Vector == 0, "a row of the tile is no multiple of the vector");
+  typename Prologue::Side side[kSides];
+  bool inside[kSides];
+  T staged[kAsync ? 1 : kVectors][Vector];
+
+  static INGOT_DEV int row_of(int j) { return (threadIdx.x + j * Plan::threads) / kAcross; }
+  static INGOT_DEV int column_of(int j) { return (threadIdx.x + j * Plan::threads) % kAcross * Vector; }
+  static INGOT_DEV int k_of(int j) { return AlongK ? column_of(j) : row_of(j); }
+  static INGOT_DEV bool mine(int j) { return kWhole || threadIdx.x + j * Plan::threads < kTotal; }
+  static INGOT_DEV u32 place_of(int j) { return row_of(j) * kRow + column_of(j) * kSize; }
+
+  INGOT_DEV void start(const Prologue& prologue, Index b, Index x0, Index x_end) {
+#pragma unroll
+    for (int j = 0; j < kSides; ++j) {
+      const Index x = x0 + (AlongK ? row_of(j) : column_of(j));
+      inside[j] = x < x_end;
+      side[j] = prologue.side(b, inside[j] ? x : x0);
+    }
+  }
+  INGOT_DEV void copy(const Prologue& prologue, u32 stage, Index k0, Index k_end) {
+    if constexpr (kAsync) {
+      // One after the other where the side is the same: all at once would take the registers of the multiplication.
+#pragma unroll(kSides == 1 ? 2 : kVectors)
+      for (int j = 0; j < kVectors; ++j) copy_one(prologue, stage, side[kSides == 1 ? 0 : j], inside[kSides == 1 ? 0 : j], j, k0, k_end);
+    }
+  }
+  static INGOT_DEV void copy_one(const Prologue& prologue, u32 stage, const typename Prologue::Side& s, bool in, int j,
+                                 Index k0, Index k_end) {
+    if (!mine(j)) return;
+    const Index k = k0 + k_of(j);
+    const T* from;
+    in &= prologue.at(from, s, k) && k < k_end;
+    cp_async_some<Vector * kSize>(stage + place_of(j), from, in);
+  }
+  INGOT_DEV void fetch(const Prologue& prologue, Index k0, Index k_end) {
+    if constexpr (!kAsync) {
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j) {
+        const Index k = k0 + k_of(j);
+        fetch_one(prologue, staged[j], side[j % kSides], k, mine(j) && inside[j % kSides] && k < k_end);
+      }
+    }
+  }
+  static INGOT_DEV void fetch_one(const Prologue& prologue, T (&to)[Vector], const typename Prologue::Side& s, Index k,
+                                  bool in) {
+    Vec<T, Vector> v = {};
+    if constexpr (Raw) {
+      const T* from;
+      if (prologue.at(from, s, k) && in) v = load_vec<Vector>(from);
+    } else if (in) {
+      float values[Vector];
+      prologue(values, s, k);
+#pragma unroll
+      for (int i = 0; i < Vector; ++i) set_element(v[i], values[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < Vector; ++i) to[i] = v[i];
+  }
+  INGOT_DEV void store(u32 stage) const {
+    if constexpr (!kAsync) {
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j) {
+        if (!mine(j)) continue;
+        constexpr int kGroup = Vector * kSize > 16 ? 16 / kSize : Vector;
+#pragma unroll
+        for (int g = 0; g < Vector; g += kGroup) {
+          Vec<T, kGroup> v;
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i) v[i] = staged[j][g + i];
+          sts(stage + place_of(j) + g * kSize, v);
+        }
+      }
+    }
+  }
+
+  /// 16 rows from x on, MmaTraits::k elements from k on: the A operand of an mma.
+  static INGOT_DEV void load16(u32 (&r)[4], u32 stage, int x, int k) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (AlongK) {
+      ldmatrix4(stage + (x + lane % 16) * kRow + k * kSize + lane / 16 * 16, r);
+    } else if constexpr (kSize == 2) {
+      ldmatrix4_trans(stage + (k + lane % 8 + lane / 16 * 8) * kRow + (x + lane / 8 % 2 * 8) * 2, r);
+    } else {
+      const u32 at = stage + (k + lane % 4) * kRow + (x + lane / 4) * 4;
+      r[0] = lds<u32>(at);
+      r[1] = lds<u32>(at + 32);
+      r[2] = lds<u32>(at + 4 * kRow);
+      r[3] = lds<u32>(at + 4 * kRow + 32);
+    }
+  }
+  /// The same as two B operands of 8 columns each: {first low k, first high k, second low k, second high k}.
+  static INGOT_DEV void load8x2(u32 (&r)[4], u32 stage, int x, int k) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (AlongK) {
+      ldmatrix4(stage + (x + lane % 8 + lane / 16 * 8) * kRow + k * kSize + lane / 8 % 2 * 16, r);
+    } else if constexpr (kSize == 2) {
+      ldmatrix4_trans(stage + (k + lane % 16) * kRow + (x + lane / 16 * 8) * 2, r);
+    } else {
+      const u32 at = stage + (k + lane % 4) * kRow + (x + lane / 4) * 4;
+      r[0] = lds<u32>(at);
+      r[1] = lds<u32>(at + 4 * kRow);
+      r[2] = lds<u32>(at + 32);
+      r[3] = lds<u32>(at + 4 * kRow + 32);
+    }
+  }
+};
+
+/// x = big + small, both with the 11 significant bits of a tf32 (the multiplier ignores what small has beyond them).
+template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32 (&small)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    big[i] = (x[i] + 0x1000) & 0xffffe000;
+    small[i] = bits_as<u32>(bits_as<float>(x[i]) - bits_as<float>(big[i]));
+  }
+}
+
+template <class Plan, class OperandA, class OperandB> struct MmaTile {
+  typedef typename Plan::element T;
+  typedef typename Plan::index Index;
+  static constexpr int kWarpsM = Plan::tile_m / Plan::warp_m, kWarpsN = Plan::tile_n / Plan::warp_n;
+  static constexpr int kM = Plan::warp_m / 16, kN = Plan::warp_n / 8, kPart = Plan::tile_k / Plan::k_warps;
+  static constexpr int kStep = MmaTraits<T>::k, kSteps = kPart / kStep;
+  static_assert(kWarpsM * kWarpsN * Plan::k_warps * 32 == Plan::threads, "the tile does not divide among the warps");
+  static_assert(Plan::warp_m % 16 == 0 && Plan::warp_n % 16 == 0 && kPart % kStep == 0, "no multiple of an mma");
+  // The results in shared memory: rows along the direction of the output, padded against bank conflicts.
+  static constexpr int kLong = Plan::out_along_m ? Plan::tile_m : Plan::tile_n;
+  static constexpr int kShort = Plan::out_along_m ? Plan::tile_n : Plan::tile_m;
+  static constexpr int kRow = (kLong + (Plan::out_along_m ? 4 : 8)) * 4;
+  float acc[kM][kN][4];
+
+  static INGOT_DEV int warp_m() { return threadIdx.x / 32 % kWarpsM * Plan::warp_m; }
+  static INGOT_DEV int warp_n() { return threadIdx.x / 32 / kWarpsM % kWarpsN * Plan::warp_n; }
+  static INGOT_DEV int warp_k() { return threadIdx.x / 32 / (kWarpsM * kWarpsN); }
+
+  INGOT_DEV void clear() {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) acc[i][j][q] = 0;
+      }
+    }
+  }
+  INGOT_DEV void multiply(u32 stage_a, u32 stage_b) {
+    if constexpr (kStep == 8) {
+      constexpr int kGroup = kSteps % 2 == 0 ? 2 : 1;
+#pragma unroll
+      for (int s = 0; s < kSteps; s += kGroup) multiply_tf32<kGroup>(stage_a, stage_b, warp_k() * kPart + s * kStep);
+    } else {
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) multiply_16bit(stage_a, stage_b, warp_k() * kPart + s * kStep);
+    }
+  }
+  INGOT_DEV void multiply_16bit(u32 stage_a, u32 stage_b, int k) {
+    u32 b[kN][2];
+#pragma unroll
+    for (int j = 0; j < kN; j += 2) {
+      u32 r[4];
+      OperandB::load8x2(r, stage_b, warp_n() + j * 8, k);
+      b[j][0] = r[0], b[j][1] = r[1], b[j + 1][0] = r[2], b[j + 1][1] = r[3];
+    }
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      u32 a[4];
+      OperandA::load16(a, stage_a, warp_m() + i * 16, k);
+#pragma unroll
+      for (int j = 0; j < kN; ++j) mma_16816<MmaTraits<T>::type>(acc[i][j], a, b[j]);
+    }
+  }
+  /// `Group` steps along k. Tensor cores truncate their sums: only this much is added up there, and the rest by
+  /// additions that round.
+  template <int Group> INGOT_DEV void multiply_tf32(u32 stage_a, u32 stage_b, int k) {
+    u32 big[Group][kN][2], small[Group][kN][2];
+#pragma unroll
+    for (int s = 0; s < Group; ++s) {
+#pragma unroll
+      for (int j = 0; j < kN; j += 2) {
+        u32 r[4], r_big[4], r_small[4];
+        OperandB::load8x2(r, stage_b, warp_n() + j * 8, k + s * 8);
+        split_tf32(r, r_big, r_small);
+#pragma unroll
+        for (int q = 0; q < 4; ++q) big[s][j + q / 2][q % 2] = r_big[q], small[s][j + q / 2][q % 2] = r_small[q];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      float sum[kN][4] = {};
+#pragma unroll
+      for (int s = 0; s < Group; ++s) {
+        u32 a[4], a_big[4], a_small[4];
+        OperandA::load16(a, stage_a, warp_m() + i * 16, k + s * 8);
+        split_tf32(a, a_big, a_small);
+#pragma unroll
+        for (int j = 0; j < kN; ++j) mma_1688_tf32(sum[j], a_small, big[s][j]);
+#pragma unroll
+        for (int j = 0; j < kN; ++j) mma_1688_tf32(sum[j], a_big, small[s][j]);
+#pragma unroll
+        for (int j = 0; j < kN; ++j) mma_1688_tf32(sum[j], a_big, big[s][j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) acc[i][j][q] += sum[j][q];
+      }
+    }
+  }
+  /// Adds this warp's results to those in shared memory; the first of the warps that share them starts.
+  INGOT_DEV void put(u32 shared, bool first) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        const int m = warp_m() + i * 16 + lane / 4, n = warp_n() + j * 8 + lane % 4 * 2;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          if constexpr (Plan::out_along_m) {
+            put_some<1>(shared + n * kRow + (m + h * 8) * 4, acc[i][j] + h * 2, first);
+            put_some<1>(shared + (n + 1) * kRow + (m + h * 8) * 4, acc[i][j] + h * 2 + 1, first);
+          } else {
+            put_some<2>(shared + (m + h * 8) * kRow + n * 4, acc[i][j] + h * 2, first);
+          }
+        }
+      }
+    }
+  }
+  template <int N> static INGOT_DEV void put_some(u32 at, const float* values, bool first) {
+    Vec<float, N> v = {};
+    if (!first) v = lds<Vec<float, N>>(at);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] += values[i];
+    sts(at, v);
+  }
+  template <class Epilogue>
+  INGOT_DEV void finish(const Epilogue& epilogue, Index batch, Index m0, Index n0, Index m_end, Index n_end,
+                        u32 shared) {
+    constexpr int kVector = Plan::e_vector, kAcross = kLong / kVector, kPartRows = kShort / Plan::cluster_k;
+    const int first = Plan::cluster_k > 1 ? (int)cluster_rank() * kPartRows : 0;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < kPartRows * kAcross; i += Plan::threads) {
+      const int r = first + i / kAcross, c = i % kAcross * kVector;
+      const Index m = m0 + (Plan::out_along_m ? c : r), n = n0 + (Plan::out_along_m ? r : c);
+      if (m >= m_end || n >= n_end) continue;
+      float values[kVector];
+      gather(values, shared + r * kRow + c * 4);
+      epilogue(batch, m, n, values);
+    }
+  }
+  template <int N> static INGOT_DEV void gather(float (&values)[N], u32 at) {
+    constexpr int kGroup = N < 4 ? N : 4;
+#pragma unroll
+    for (int g = 0; g < N; g += kGroup) {
+      Vec<float, kGroup> sum = {};
+      if constexpr (Plan::cluster_k == 1) {
+        sum = lds<Vec<float, kGroup>>(at + g * 4);
+      } else {
+#pragma unroll
+        for (int rank = 0; rank < Plan::cluster_k; ++rank) {
+          const Vec<float, kGroup> part = lds_cluster<kGroup>(at + g * 4, rank);
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i) sum[i] += part[i];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) values[g + i] = sum[i];
+    }
+  }
+};
+
+template <class Plan, class OperandA, class OperandB, class PrologueA, class PrologueB>
+INGOT_DEV void accumulate_mma(MmaTile<Plan, OperandA, OperandB>& tile, OperandA& in_a, OperandB& in_b,
+                              const PrologueA& a, const PrologueB& b, typename Plan::index k_begin,
+                              typename Plan::index k_end, u32 shared) {
+  typedef typename Plan::index Index;
+  constexpr int kStage = OperandA::kBytes + OperandB::kBytes, kRing = Plan::stages * kStage;
+  const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
+  const auto copy = [&](u32 offset, Index step) {
+    if (step < steps) {
+      in_a.copy(a, shared + offset, k_begin + step * Plan::tile_k, k_end);
+      in_b.copy(b, shared + offset + OperandA::kBytes, k_begin + step * Plan::tile_k, k_end);
+    }
+    cp_async_commit();
+  };
+#pragma unroll
+  for (int s = 0; s < Plan::stages - 1; ++s) copy(s * kStage, s);
+  if (steps > 0) {
+    in_a.fetch(a, k_begin, k_end);
+    in_b.fetch(b, k_begin, k_end);
+    in_a.store(shared);
+    in_b.store(shared + OperandA::kBytes);
+  }
+  u32 now = 0;
+#pragma unroll 1
+  for (Index step = 0; step < steps; ++step) {
+    cp_async_wait<Plan::stages - 2>();
+    cta_sync();  // this stage is complete, and everybody has left the one before
+    const u32 next = now + kStage == kRing ? 0 : now + kStage, last = now == 0 ? kRing - kStage : now - kStage;
+    copy(last, step + Plan::stages - 1);
+    const bool more = step + 1 < steps;
+    if (more) {
+      in_a.fetch(a, k_begin + (step + 1) * Plan::tile_k, k_end);
+      in_b.fetch(b, k_begin + (step + 1) * Plan::tile_k, k_end);
+    }
+    tile.multiply(shared + now, shared + now + OperandA::kBytes);
+    if (more) {
+      in_a.store(shared + next);
+      in_b.store(shared + next + OperandA::kBytes);
+    }
+    now = next;
+  }
+  cp_async_wait<0>();
+  cta_sync();
+}
+
+/// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ... Neighbours in the
+/// grid share columns of B, eight rows of tiles at a time, for the sake of L2.
+template <class Plan, class PrologueA, class PrologueB, class Epilogue>
+INGOT_DEV void contraction_mma(const PrologueA& a, const PrologueB& b, const Epilogue& epilogue,
+                               typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
+                               typename Plan::index k_end, u32 shared) {
+  typedef typename Plan::index Index;
+  typedef MmaOperand<Plan, PrologueA, Plan::tile_m, Plan::a_along_k, Plan::a_vector, Plan::a_raw> OperandA;
+  typedef MmaOperand<Plan, PrologueB, Plan::tile_n, Plan::b_along_k, Plan::b_vector, Plan::b_raw> OperandB;
+  constexpr int kBand = 8;
+  const Index tiles_m = (m_end + Plan::tile_m - 1) / Plan::tile_m, tiles_n = (n_end + Plan::tile_n - 1) / Plan::tile_n;
+  const Index block = blockIdx.x / Plan::cluster_k, band = block / (kBand * tiles_n) * kBand;
+  const Index rows = tiles_m - band < kBand ? tiles_m - band : kBand, at = block - band * tiles_n;
+  const Index m0 = (band + at % rows) * Plan::tile_m, n0 = at / rows * Plan::tile_n;
+  Index k_begin = 0, k_stop = k_end;
+  if constexpr (Plan::cluster_k > 1) {
+    const Index steps = (k_end + Plan::tile_k - 1) / Plan::tile_k;
+    const Index part = (steps + Plan::cluster_k - 1) / Plan::cluster_k * Plan::tile_k;
+    k_begin = (Index)cluster_rank() * part;
+    k_stop = k_begin + part < k_end ? k_begin + part : k_end;
+  }
+  for (Index batch = blockIdx.z; batch < batches; batch += gridDim.z) {
+    MmaTile<Plan, OperandA, OperandB> tile;
+    OperandA in_a;
+    OperandB in_b;
+    in_a.start(a, batch, m0, m_end);
+    in_b.start(b, batch, n0, n_end);
+    tile.clear();
+    accumulate_mma<Plan>(tile, in_a, in_b, a, b, k_begin, k_stop, shared);
+#pragma unroll
+    for (int w = 0; w < Plan::k_warps; ++w) {
+      if (tile.warp_k() == w) tile.put(shared, w == 0);
+      if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();
+    }
+    if constexpr (Plan::cluster_k > 1) cluster_sync();
+    tile.finish(epilogue, batch, m0, n0, m_end, n_end, shared);
+    if constexpr (Plan::cluster_k > 1) cluster_sync();
+    else cta_sync();
+  }
+}

@@ -1,0 +1,153 @@
+// Operators along an ordered axis: running sums, ranks, reversal. Ranks come from counting (how many elements go before this
+// one), which needs no sort and runs in parallel; the cost is quadratic in the axis.
+#include "compiler/expr/simplify.h"
+#include "compiler/ops/compose.h"
+
+namespace ingot {
+namespace {
+
+using Types = std::vector<TensorType>;
+
+Result<Types> infer_first(const OpView& v) { return Types{v.inputs[0]}; }
+
+// ---- CumSum, CumProd ---------------------------------------------------------------------------------------------------
+struct RunningAttrs {
+  int64_t axis = 0;
+  bool exclusive = false, reverse = false;
+  INGOT_FIELDS(axis, exclusive, reverse)
+};
+template <Combine combine>
+ReductionForm running_form(const OpView& v) {
+  ReductionForm f;
+  f.combine = combine;
+  f.extents = {v.inputs[0].shape[static_cast<size_t>(v.attrs.as<RunningAttrs>().axis)]};
+  return f;
+}
+template <Combine combine>
+Expr running_value(const OpView& v, const Index& out, const Index& reduced) {
+  const auto& a = v.attrs.as<RunningAttrs>();
+  const auto axis = static_cast<size_t>(a.axis);
+  Index in = out;
+  in[axis] = reduced[0];
+  const Expr from = a.reverse ? out[axis] : reduced[0], to = a.reverse ? reduced[0] : out[axis];
+  const Expr x = v.read(0, in);
+  return select(a.exclusive ? lt(from, to) : le(from, to), x, identity_of(combine, x.type()));
+}
+Result<Values> import_running(ImportContext& c) {
+  const auto axis = INGOT_TRY(c.ints(1));
+  if (axis.size() != 1) return invalid("axis needs one element");
+  const RunningAttrs a{INGOT_TRY(wrap_axis(axis[0], c.rank(0))), INGOT_TRY(c.node.int_or("exclusive", 0)) != 0,
+                       INGOT_TRY(c.node.int_or("reverse", 0)) != 0};
+  return one(c.builder.add(op(c.node.op), a, {c.in(0)}));
+}
+
+// ---- TopK --------------------------------------------------------------------------------------------------------------
+struct RankAttrs {
+  int64_t axis = 0;
+  bool largest = true;
+  Expr count = 0;   // PickRank: how many ranks
+  INGOT_FIELDS(axis, largest, count)
+};
+Result<Types> infer_rank(const OpView& v) { return Types{{DType::I64, v.inputs[0].shape}}; }
+ReductionForm rank_form(const OpView& v) {
+  ReductionForm f;
+  f.extents = {v.inputs[0].shape[static_cast<size_t>(v.attrs.as<RankAttrs>().axis)]};
+  return f;
+}
+/// 1 when element `reduced` goes before element `out`: greater (or less), or equal and earlier. NaN is the greatest.
+Expr rank_value(const OpView& v, const Index& out, const Index& reduced) {
+  const auto& a = v.attrs.as<RankAttrs>();
+  const auto axis = static_cast<size_t>(a.axis);
+  Index other = out;
+  other[axis] = reduced[0];
+  const Expr y = v.read(0, other), x = v.read(0, out);
+  Expr before = a.largest ? lt(x, y) : lt(y, x), same = eq(x, y);
+  if (is_float(x.type())) {
+    const Expr x_nan = ne(x, x), y_nan = ne(y, y);
+    before = logical_or(before, a.largest ? logical_and(y_nan, logical_not(x_nan)) : logical_and(x_nan, logical_not(y_nan)));
+    same = logical_or(same, logical_and(x_nan, y_nan));
+  }
+  return cast(DType::I64, logical_or(before, logical_and(same, lt(reduced[0], out[axis]))));
+}
+Result<Types> infer_pick(const OpView& v) {
+  const auto& a = v.attrs.as<RankAttrs>();
+  Shape s = v.inputs[0].shape;
+  s[static_cast<size_t>(a.axis)] = a.count;
+  return Types{{DType::I64, s}};
+}
+/// The position of the element whose rank is the output's position; ranks are a permutation, so one term is not 0.
+Expr pick_value(const OpView& v, const Index& out, const Index& reduced) {
+  const auto axis = static_cast<size_t>(v.attrs.as<RankAttrs>().axis);
+  Index in = out;
+  in[axis] = reduced[0];
+  return select(eq(v.read(0, in), out[axis]), reduced[0], Expr(0));
+}
+Result<Values> import_top_k(ImportContext& c) {
+  const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", -1)), c.rank(0)));
+  Expr k;
+  if (c.has(1)) k = INGOT_TRY(c.content(1)).at(0);
+  else k = INGOT_TRY(c.node.int_or("k", 0));
+  const Expr dim = c.type(0).shape[static_cast<size_t>(axis)];
+  if (k.as_int() && *k.as_int() < 0) return invalid("k is negative");
+  if (k.as_int() && dim.as_int() && *k.as_int() > *dim.as_int()) return invalid("k exceeds the axis");
+  const bool largest = INGOT_TRY(c.node.int_or("largest", 1)) != 0;
+  Compose g(c.builder);
+  const ValueId rank = g.node("RankAlong", RankAttrs{axis, largest, 0}, {c.in(0)});
+  const ValueId index = g.node("PickRank", RankAttrs{axis, largest, k}, {rank});
+  if (g.failed()) return g.result({});
+  return g.result({g.take(build_gather_elements(c.builder, c.in(0), index, static_cast<size_t>(axis))), index});
+}
+
+// ---- Hardmax, ReverseSequence --------------------------------------------------------------------------------------------
+Result<Values> import_hardmax(ImportContext& c) {
+  const Shape s = c.type(0).shape;
+  Compose g(c.builder);
+  const bool flattens = c.node.opset < 13;
+  int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", flattens ? 1 : -1)), c.rank(0)));
+  ValueId x = c.in(0);
+  if (flattens) {
+    x = g.reshape(x, {element_count(Shape(s.begin(), s.begin() + axis)), element_count(Shape(s.begin() + axis, s.end()))});
+    axis = 1;
+  }
+  const ValueId best = g.reduce("ArgMax", x, {axis});
+  const Shape flat = g.shape(x);
+  const ValueId hit = g.binary("Equal", g.position(flat, static_cast<size_t>(axis)), best);
+  return g.result({g.reshape(g.cast(hit, c.type(0).dtype), s)});
+}
+struct ReverseAttrs {
+  int64_t batch = 1, time = 0;
+  INGOT_FIELDS(batch, time)
+};
+Expr reverse_element(const OpView& v, const Index& out) {
+  const auto& a = v.attrs.as<ReverseAttrs>();
+  const auto time = static_cast<size_t>(a.time);
+  const Expr length = cast(DType::I64, v.read(1, {out[static_cast<size_t>(a.batch)]}));
+  const Expr dim = v.inputs[0].shape[time], t = out[time];
+  Index in = out;
+  in[time] = max(0, min(select(lt(t, length), length - 1 - t, t), dim - 1));
+  return v.read(0, in);
+}
+Result<Values> import_reverse(ImportContext& c) {
+  const ReverseAttrs a{INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("batch_axis", 1)), c.rank(0))),
+                       INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("time_axis", 0)), c.rank(0)))};
+  if (a.batch == a.time) return invalid("batch_axis and time_axis are the same");
+  return one(c.builder.add(op("ReverseSequence"), a, c.inputs));
+}
+
+constexpr Reduction kSum{running_form<Combine::Sum>, running_value<Combine::Sum>};
+constexpr Reduction kProduct{running_form<Combine::Product>, running_value<Combine::Product>};
+const OpDef kOrdered[] = {
+    lowered_row<RunningAttrs>("CumSum", "", kRules<import_running, 11, 14>, infer_first, kSum, 1, 2),
+    lowered_row<RunningAttrs>("CumProd", "", kRules<import_running, 26>, infer_first, kProduct, 1, 2),
+    lowered_row<RankAttrs>("RankAlong", "how many elements go before each; internal", {}, infer_rank, Reduction{rank_form, rank_value}, 1, 1),
+    lowered_row<RankAttrs>("PickRank", "positions by rank; internal", {}, infer_pick, Reduction{rank_form, pick_value}, 1, 1),
+    import_row("TopK", "by counting ranks; NaN is the greatest", kRules<import_top_k, 1, 10, 11, 24>, 1, 2),
+    import_row("Hardmax", "", kRules<import_hardmax, 1, 11, 13>, 1, 1),
+    lowered_row<ReverseAttrs>("ReverseSequence", "", kRules<import_reverse, 10>, infer_first, Element{reverse_element}, 2, 2),
+};
+
+}  // namespace
+
+std::span<const OpDef> ordered_ops() { return kOrdered; }
+
+}  // namespace ingot

@@ -1,0 +1,25 @@
+// What Resize reads of its attributes and how it maps output positions to the input. Only compiler/ops includes it.
+#pragma once
+
+#include "compiler/ops/rows.h"
+
+namespace ingot {
+
+struct ResizeAttrs {
+  std::string mode = "nearest", transform = "half_pixel", nearest = "round_prefer_floor";
+  std::vector<Expr> sizes;      // output dims
+  std::vector<Expr> scales;     // f32; output / input as ONNX uses it in the transformation
+  std::vector<Expr> roi;        // f32, starts then ends; of tf_crop_and_resize only
+  double cubic = -0.75, extrapolation = 0;
+  bool antialias = false, exclude = false;
+  INGOT_FIELDS(mode, transform, nearest, sizes, scales, roi, cubic, extrapolation, antialias, exclude)
+  bool crops() const { return transform == "tf_crop_and_resize"; }
+};
+/// Dimension d is copied.
+bool resize_keeps(const ResizeAttrs& a, const OpView& v, size_t d);
+/// The source coordinate of output position x along dimension d (of `in` elements), as f32.
+Expr resize_source(const ResizeAttrs& a, const Expr& x, size_t d, const Expr& in);
+/// True where every source coordinate is inside the input: elsewhere a crop extrapolates.
+Expr resize_inside(const OpView& v, const ResizeAttrs& a, const Index& out);
+
+}  // namespace ingot
