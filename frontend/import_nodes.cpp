@@ -28,7 +28,7 @@ bool has_legacy_broadcast(const onnx::Node& node) {
 /// The rule of the opset; for opsets before 7 also the oldest later one, whose inference meaning is the same.
 const ImportRule* find_rule(const OpDef& row, const NodeSite& site) {
   if (!site.domain.empty() || site.opset >= kModernOpset) return find_import(row, site.opset);
-  if (has_legacy_broadcast(site.node)) return nullptr;
+  if (has_legacy_broadcast(site.node) && !row.imports.empty() && row.imports.front().since >= kModernOpset) return nullptr;
   if (const ImportRule* rule = find_import(row, site.opset)) return rule;
   const bool modern = !row.imports.empty() && row.imports.front().since <= kModernOpset;
   return modern ? &row.imports.front() : nullptr;

@@ -20,6 +20,14 @@ constexpr std::string_view kReserved[] = {
     "signed",  "sizeof",   "static",  "struct",   "switch", "this",     "true",   "typedef",  "union",
     "void",    "unsigned", "virtual", "volatile", "while",  "nan",      "inf",    "template", "typename"};
 
+/// Kernels name their indices and values so ("m", "i0", "c1_0", "acc2", "out0"); a dimension must not be taken for one.
+bool is_kernel_name(std::string_view name) {
+  const size_t letters = std::min(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), name.size());
+  if (name.find_first_not_of("0123456789_", letters) != std::string_view::npos) return false;
+  const std::string_view word = name.substr(0, letters);
+  return letters <= 2 || word == "acc" || word == "out" || word == "image";
+}
+
 }  // namespace
 
 std::string quote_name(std::string_view name) {
@@ -49,6 +57,7 @@ std::string identifier(std::string_view text) {
   std::string name;
   for (unsigned char c : text.substr(0, kLongestName)) name += c < 0x80 && std::isalnum(c) ? static_cast<char>(c) : '_';
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name.insert(0, "d");
+  if (is_kernel_name(name)) name += "_dim";
   if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) name += "_";
   return name;
 }

@@ -26,6 +26,11 @@ Result<bool> decompose(Graph& graph, const PassContext& ctx);
 /// output, keeps its weight. Tests: tests/golden/fold_scales/
 Result<bool> fold_scales(Graph& graph, const PassContext& ctx);
 
+/// Joins products of one value with several constant weights into one product, and splits the result by slices.
+///   before:  MatMul(x, wq), MatMul(x, wk)  after:  Slice(MatMul(x, [wq wk])) twice
+/// Bias and activation that follow every branch alike are joined, too. Tests: tests/golden/merge_contractions/
+Result<bool> merge_contractions(Graph& graph, const PassContext& ctx);
+
 /// Puts every node into a fused group: contractions and windows with their epilogues, row reductions with the pointwise
 /// work around them, pointwise trees; movement becomes index maps of the groups that read or write through it.
 /// Tests: tests/golden/form_groups/

@@ -11,6 +11,8 @@ constexpr Pass kPipeline[] = {
     {"fold_constants", fold_constants, Stage::Canonical, "decomposed statistics (scale / sqrt(var + eps)) become constants"},
     {"fold_scales", fold_scales, Stage::Canonical, "needs those constants; leaves products of constants behind"},
     {"fold_late", fold_constants, Stage::Canonical, "evaluates the products that fold_scales left"},
+    {"merge", merge_contractions, Stage::Canonical, "weights and biases are final constants now"},
+    {"fold_merged", fold_constants, Stage::Canonical, "joins the constants of merged products"},
     {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},
     {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},
     {"form_groups", form_groups, Stage::Fused, "last: what follows is code generation"},

@@ -22,7 +22,11 @@ void TilesPrinter::splice(const FunctorPrinter& f) {
 
 void TilesPrinter::print_mma() {
   const TileDetails& d = details_;
-  print_mma_plan();
+  print_mma_plan("Plan", schedule_);
+  if (schedule_.large_from) {
+    out_.blank();
+    print_mma_plan("LargePlan", large_schedule(schedule_));
+  }
   out_.blank();
   print_mma_prologue("PrologueA", contract_.a, contract_.m, "m", d.a_along_k, d.a_vector, d.a_raw);
   out_.blank();
@@ -33,10 +37,9 @@ void TilesPrinter::print_mma() {
   print_entry();
 }
 
-void TilesPrinter::print_mma_plan() {
-  const Schedule& s = schedule_;
+void TilesPrinter::print_mma_plan(const char* name, const Schedule& s) {
   const TileDetails& d = details_;
-  auto block = out_.type_block("struct Plan");
+  auto block = out_.type_block(fmt::format("struct {}", name));
   out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(s.unit))));
   out_.line(fmt::format("typedef {} index;", expr_.index_type()));
   out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, tile_k = {};", s.tile_m, s.tile_n, s.tile_k));

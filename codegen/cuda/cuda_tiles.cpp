@@ -158,7 +158,19 @@ void TilesPrinter::print_entry() {
   extent(contract_.k, "k_end");
   const std::string a = "PrologueA{args}", b = "PrologueB{args}", e = "Epilogue{args}";
   if (is_mma()) {
-    out_.line(fmt::format("contraction_mma<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
+    const auto call = [&](const char* plan) {
+      out_.line(fmt::format("contraction_mma<{}>({}, {}, {}, batches, m_end, n_end, k_end, shared);", plan, a, b, e));
+    };
+    if (schedule_.large_from) {
+      out_.open(fmt::format("if ((i64)m_end * n_end * batches >= {})", schedule_.large_from));
+      call("LargePlan");
+      out_.close("} else {");
+      out_.open_silently();
+      call("Plan");
+      out_.close();
+    } else {
+      call("Plan");
+    }
   } else if (!details_.skinny) {
     out_.line(fmt::format("contraction_simt<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
   } else {

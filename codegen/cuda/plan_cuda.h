@@ -37,6 +37,8 @@ TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
 MultiplyUnit multiply_unit(const Contract& contract, const TargetTraits& target);
 void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& schedule);
 void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& details);
+/// The schedule of the second tile: large_from results and more.
+Schedule large_schedule(const Schedule& schedule);
 /// What the operands are in shared memory.
 DType element_of(MultiplyUnit unit);
 

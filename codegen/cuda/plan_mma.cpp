@@ -2,6 +2,8 @@
 // multiplications, the bytes, the gathers and the waves, and how k is shared where there are too few tiles for all SMs.
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
+#include <vector>
 
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
@@ -11,7 +13,8 @@ namespace ingot {
 
 namespace {
 
-constexpr int64_t kGuess = 512;  // of an extent without a bound
+constexpr int64_t kGuess = 512;  // of an extent that is no function of the dims
+constexpr int64_t kSmallDim = 1, kLargeDim = 64;  // extents known at run time only: what the two tiles are for
 
 struct MmaCandidate {
   int tile_m, tile_n, warp_m, warp_n, k_warps;
@@ -176,8 +179,127 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const Axis* out = inner_axis(d.out_along_m ? c.m : c.n);
   d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
   const int size = static_cast<int>(size_of(element));
-  const int ring = s.stages * (row_bytes(d.a_along_k, s.tile_m, s.tile_k, size) + row_bytes(d.b_along_k, s.tile_n, s.tile_k, size));
-  d.shared_bytes = std::max(ring, result_bytes(s.tile_m, s.tile_n, d.out_along_m));
+  const auto shared_of = [&](const Schedule& t) {
+    const int stage = row_bytes(d.a_along_k, t.tile_m, t.tile_k, size) + row_bytes(d.b_along_k, t.tile_n, t.tile_k, size);
+    return std::max(t.stages * stage, result_bytes(t.tile_m, t.tile_n, d.out_along_m));
+  };
+  d.shared_bytes = shared_of(s);
+  if (s.large_from) d.shared_bytes = std::max(d.shared_bytes, shared_of(large_schedule(s)));
+}
+
+namespace {
+
+/// The product of the extents where each dim has the given value, or what is nearest to it in its range.
+double count_at(const Kernel& kernel, const std::vector<Axis>& axes, int64_t dim) {
+  std::unordered_map<std::string, int64_t> values;
+  for (const Expr& d : kernel.dims) values[d.name()] = std::clamp(dim, d.low(), d.high());
+  const Expr total = total_of(axes);
+  return static_cast<double>(std::max<int64_t>(evaluate_int(total, values).value_or(estimate(total, kGuess)), 1));
+}
+
+void set_extents(Problem& p, const Kernel& kernel, int64_t dim) {
+  const Contract& c = *kernel.contract();
+  p.m = count_at(kernel, c.m, dim);
+  p.n = count_at(kernel, c.n, dim);
+  p.k = count_at(kernel, c.k, dim);
+  p.batch = count_at(kernel, c.batch, dim);
+}
+
+int threads_of(const MmaCandidate& x) { return x.tile_m / x.warp_m * (x.tile_n / x.warp_n) * x.k_warps * 32; }
+
+struct Choice {
+  MmaCandidate tile{};
+  int cluster = 1;
+  double cycles = 0;  // 0: none
+};
+/// The best tile, of so many threads (0: of any).
+Choice choose(const Problem& p, const Machine& machine, const std::vector<MmaCandidate>& candidates, int threads,
+              bool clusters) {
+  Choice best;
+  for (const MmaCandidate& x : candidates) {
+    if (!fits(p, x) || (threads && threads_of(x) != threads)) continue;
+    for (int cluster = 1; cluster <= (clusters ? 8 : 1); cluster *= 2) {
+      if (cluster > 1 && p.k < cluster * 2.0 * step_of(p, x)) break;
+      const double cycles = estimated_cycles(p, machine, x, cluster);
+      if (best.cycles == 0 || cycles < best.cycles) best = {x, cluster, cycles};
+    }
+  }
+  return best;
+}
+
+void set_tile(Schedule& s, const Problem& p, const Choice& choice) {
+  s.tile_m = choice.tile.tile_m;
+  s.tile_n = choice.tile.tile_n;
+  s.tile_k = step_of(p, choice.tile);
+  s.warp_m = choice.tile.warp_m;
+  s.warp_n = choice.tile.warp_n;
+  s.split_k = choice.tile.k_warps;
+  s.cluster_k = choice.cluster;
+  s.threads = threads_of(choice.tile);
+  s.stages = stages_for(p, s);
+}
+
+bool same(const Choice& a, const Choice& b) {
+  return a.tile.tile_m == b.tile.tile_m && a.tile.tile_n == b.tile.tile_n && a.tile.k_warps == b.tile.k_warps &&
+         a.cluster == b.cluster;
+}
+
+/// Two tiles of as many threads each, and from where on the larger one is faster.
+void plan_two(const Kernel& kernel, const Machine& machine, const std::vector<MmaCandidate>& candidates, Problem p,
+              Schedule& s) {
+  Problem large = p;
+  set_extents(p, kernel, kSmallDim);
+  set_extents(large, kernel, kLargeDim);
+  const double best_small = choose(p, machine, candidates, 0, machine.clusters).cycles;
+  const double best_large = choose(large, machine, candidates, 0, false).cycles;
+  Choice a, b;
+  double least = 0;
+  for (int threads : {128, 256}) {
+    const Choice x = choose(p, machine, candidates, threads, machine.clusters);
+    const Choice y = choose(large, machine, candidates, threads, false);
+    if (x.cycles == 0 || y.cycles == 0) continue;
+    const double loss = x.cycles / best_small + y.cycles / best_large;
+    if (least != 0 && loss >= least) continue;
+    least = loss;
+    a = x;
+    b = y;
+  }
+  Schedule second = s;
+  set_tile(second, large, b);
+  set_tile(s, p, a);
+  if (same(a, b)) return;
+  for (int64_t dim = kSmallDim; dim <= kLargeDim; ++dim) {
+    Problem q = p;
+    set_extents(q, kernel, dim);
+    if (dim < kLargeDim && estimated_cycles(q, machine, b.tile, 1) >= estimated_cycles(q, machine, a.tile, a.cluster)) continue;
+    s.large_from = static_cast<int64_t>(q.m * q.n * q.batch);
+    break;
+  }
+  s.large_m = second.tile_m;
+  s.large_n = second.tile_n;
+  s.large_k = second.tile_k;
+  s.large_warp_m = second.warp_m;
+  s.large_warp_n = second.warp_n;
+  s.large_split_k = second.split_k;
+  s.large_stages = second.stages;
+}
+
+bool is_known(const std::vector<Axis>& axes) { return total_of(axes).as_int().has_value(); }
+
+}  // namespace
+
+Schedule large_schedule(const Schedule& schedule) {
+  Schedule s = schedule;
+  s.tile_m = s.large_m;
+  s.tile_n = s.large_n;
+  s.tile_k = s.large_k;
+  s.warp_m = s.large_warp_m;
+  s.warp_n = s.large_warp_n;
+  s.split_k = s.large_split_k;
+  s.stages = s.large_stages;
+  s.cluster_k = 1;
+  s.large_from = 0;
+  return s;
 }
 
 void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& s) {
@@ -190,34 +312,14 @@ void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& s) {
   p.a_along_k = d.a_along_k;
   p.b_along_k = d.b_along_k;
   p.out_along_m = d.out_along_m;
-  p.m = static_cast<double>(estimate(total_of(c.m), kGuess));
-  p.n = static_cast<double>(estimate(total_of(c.n), kGuess));
-  p.k = static_cast<double>(estimate(total_of(c.k), kGuess));
-  p.batch = static_cast<double>(estimate(total_of(c.batch), 16));
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
-  double best = 0;
-  const auto consider = [&](const MmaCandidate& x) {
-    if (!fits(p, x)) return;
-    for (int cluster = 1; cluster <= (machine.clusters ? 8 : 1); cluster *= 2) {
-      if (cluster > 1 && p.k < cluster * 4.0 * step_of(p, x)) break;
-      const double cycles = estimated_cycles(p, machine, x, cluster);
-      if (best != 0 && cycles >= best) continue;
-      best = cycles;
-      s.tile_m = x.tile_m;
-      s.tile_n = x.tile_n;
-      s.tile_k = step_of(p, x);
-      s.warp_m = x.warp_m;
-      s.warp_n = x.warp_n;
-      s.split_k = x.k_warps;
-      s.cluster_k = cluster;
-    }
-  };
-  for (const MmaCandidate& x : kCandidates) consider(x);
+  std::vector<MmaCandidate> candidates(std::begin(kCandidates), std::end(kCandidates));
   if (p.element == 2 && target.compute_capability >= 80)
-    for (const MmaCandidate& x : kWideCandidates) consider(x);
-  s.threads = s.tile_m / s.warp_m * (s.tile_n / s.warp_n) * s.split_k * 32;
-  s.stages = stages_for(p, s);
+    candidates.insert(candidates.end(), std::begin(kWideCandidates), std::end(kWideCandidates));
+  if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_two(kernel, machine, candidates, p, s);
+  set_extents(p, kernel, kLargeDim);
+  set_tile(s, p, choose(p, machine, candidates, 0, machine.clusters));
 }
 
 }  // namespace ingot

@@ -62,8 +62,13 @@ std::string to_string(const Schedule& s) {
     case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt) {
-        return fmt::format("tiles {}x{}x{} {} warp {}x{} threads={} stages={} split_k={} cluster_k={}", s.tile_m, s.tile_n, s.tile_k,
-                           name_of(s.unit), s.warp_m, s.warp_n, s.threads, s.stages, s.split_k, s.cluster_k);
+        std::string text = fmt::format("tiles {}x{}x{} {} warp {}x{} threads={} stages={} split_k={} cluster_k={}", s.tile_m, s.tile_n,
+                                       s.tile_k, name_of(s.unit), s.warp_m, s.warp_n, s.threads, s.stages, s.split_k, s.cluster_k);
+        if (s.large_from) {
+          text += fmt::format("; from {} results on {}x{}x{} warp {}x{} stages={} split_k={}", s.large_from, s.large_m, s.large_n,
+                              s.large_k, s.large_warp_m, s.large_warp_n, s.large_stages, s.large_split_k);
+        }
+        return text;
       }
       return fmt::format("tiles {}x{}x{} thread {}x{} threads={} stages={} split_k={}", s.tile_m, s.tile_n, s.tile_k, s.thread_m,
                          s.thread_n, s.threads, s.stages, s.split_k);

@@ -88,6 +88,10 @@ struct Schedule {
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
   int warp_m = 32, warp_n = 32;  // tensor cores: the tile of a warp; split_k warps share one, each with its part of tile_k
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
+  // Tensor cores, extents known at run time only: from this many results on (0: never) the kernel takes the second tile, by
+  // as many threads, and the blocks of a cluster take a tile each.
+  int64_t large_from = 0;
+  int large_m = 0, large_n = 0, large_k = 0, large_warp_m = 0, large_warp_n = 0, large_split_k = 1, large_stages = 2;
 };
 std::string to_string(const Schedule& schedule);
 

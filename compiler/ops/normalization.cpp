@@ -176,7 +176,10 @@ Result<Values> import_lp_norm(ImportContext& c) {
   if (p != 1 && p != 2) return unsupported(fmt::format("p = {}", p));
   const ValueId x = INGOT_TRY(widen(c.builder, c.in(0)));
   const ValueId norm = INGOT_TRY(build_reduce(c.builder, p == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true));
-  return one(build_cast(c.builder, INGOT_TRY(build_binary(c.builder, "Div", x, norm)), c.type(0).dtype));
+  // A vector of zeros has no direction and stays.
+  Compose g(c.builder);
+  const ValueId zero = g.scalar(g.dtype(norm), 0), divisor = g.where(g.binary("Equal", norm, zero), g.scalar(g.dtype(norm), 1), norm);
+  return g.result({g.cast(g.div(x, divisor), c.type(0).dtype)});
 }
 Result<Values> import_mvn(ImportContext& c) {
   auto axes = INGOT_TRY(c.node.ints_or("axes", {0, 2, 3}));
@@ -207,7 +210,7 @@ const OpDef kNormalization[] = {
     row<AxisAttrs>("Softmax", kSoftmaxRules, expand_softmax, 1, "exp(x - max) / sum(exp(x - max)) along the axis"),
     row<AxisAttrs>("LogSoftmax", kSoftmaxRules, expand_log_softmax, 1, "x - max - log(sum(exp(x - max)))"),
     row<EpsilonAttrs>("BatchNormalization", kRules<import_batch_norm, 7, 9, 14, 15>, expand_batch_norm, 5, "inference"),
-    row<NormAttrs>("LayerNormalization", kRules<import_norm, 17>, expand_norm, 3, ""),
+    row<NormAttrs>("LayerNormalization", kRules<import_norm, 1, 17>, expand_norm, 3, ""),
     row<NormAttrs>("RMSNormalization", kRules<import_norm, 23>, expand_norm, 2, ""),
     row<GroupAttrs>("InstanceNormalization", kRules<import_group_norm<true, false>, 6, 22>, expand_group_norm, 3, ""),
     row<GroupAttrs>("GroupNormalization", kGroupRules, expand_group_norm, 3, ""),
@@ -218,7 +221,9 @@ const OpDef kNormalization[] = {
 
 }  // namespace
 
-Result<ValueId> build_softmax(GraphBuilder& b, ValueId x, int64_t axis) { return b.add(op("Softmax"), AxisAttrs{axis}, {x}); }
+Result<ValueId> build_softmax(GraphBuilder& b, ValueId x, int64_t axis, bool log) {
+  return b.add(op(log ? "LogSoftmax" : "Softmax"), AxisAttrs{axis}, {x});
+}
 
 std::span<const OpDef> normalization_ops() { return kNormalization; }
 

@@ -125,9 +125,26 @@ Result<Values> import_clip_attrs(ImportContext& c) {
 }
 constexpr ImportRule kClip[] = {{6, import_clip_attrs}, {11, import_same}, {12, import_same}, {13, import_same}};
 
+/// Beyond the largest fp8 value: saturated, or NaN (e4m3fn) and infinity (e5m2).
+Expr cast_to_fp8(DType to, const Expr& x, bool saturate) {
+  const Expr wide = cast(DType::F32, x);
+  const bool e4m3 = to == DType::F8E4M3;
+  const double top = e4m3 ? 448 : 57344;
+  const auto number = [&](double v) { return number_like(wide, v); };
+  const Expr bounded = round_to(to, max(number(-top), min(number(top), wide)));
+  if (saturate) return bounded;
+  // Ties round to even: halfway past the top is the top for e4m3fn and infinity for e5m2.
+  const Expr size = call(Fn::Abs, wide), over = e4m3 ? lt(number(464), size) : le(number(61440), size);
+  return select(over, e4m3 ? number(NAN) : select(lt(wide, number(0)), number(-INFINITY), number(INFINITY)), bounded);
+}
 Expr cast_scalar(const OpView& v, std::span<const Expr> x) {
-  const DType to = v.attrs.as<CastAttrs>().to;
-  return round_to(to, cast(compute_type(to), x[0]));
+  const auto& a = v.attrs.as<CastAttrs>();
+  if (a.to == DType::F8E4M3 || a.to == DType::F8E5M2) return cast_to_fp8(a.to, x[0], a.saturate);
+  const Expr y = cast(compute_type(a.to), x[0]);
+  // 4-bit integers wrap like the wider ones.
+  const Expr low = a.to == DType::I4 || a.to == DType::U4 ? bitwise(ExprOp::And, y, number_like(y, 15)) : y;
+  if (a.to == DType::I4) return bitwise(ExprOp::Xor, low, number_like(y, 8)) - number_like(y, 8);
+  return round_to(a.to, low);
 }
 Result<std::vector<TensorType>> infer_cast(const OpView& v) {
   return std::vector<TensorType>{{v.attrs.as<CastAttrs>().to, v.inputs[0].shape}};
@@ -135,11 +152,14 @@ Result<std::vector<TensorType>> infer_cast(const OpView& v) {
 Result<Values> import_cast(ImportContext& c) {
   const DType to = INGOT_TRY(dtype_from_onnx(INGOT_TRY(c.node.int_or("to", 0))));
   if (to == DType::String || c.type(0).dtype == DType::String) return unsupported("casts to and from strings");
-  const bool small = to == DType::F8E4M3 || to == DType::F8E5M2;
-  if (small && INGOT_TRY(c.node.int_or("saturate", 1)) == 0) return unsupported("fp8 casts with saturate=0");
-  return one(c.builder.add(op("Cast"), CastAttrs{to}, {c.in(0)}));
+  return one(c.builder.add(op("Cast"), CastAttrs{to, INGOT_TRY(c.node.int_or("saturate", 1)) != 0}, {c.in(0)}));
 }
-Result<Values> import_cast_like(ImportContext& c) { return one(build_cast(c.builder, c.in(0), c.type(1).dtype)); }
+Result<Values> import_cast_like(ImportContext& c) {
+  const CastAttrs a{c.type(1).dtype, INGOT_TRY(c.node.int_or("saturate", 1)) != 0};
+  if (a.to == DType::String || c.type(0).dtype == DType::String) return unsupported("casts to and from strings");
+  if (a.to == c.type(0).dtype) return Values{c.in(0)};
+  return one(c.builder.add(op("Cast"), a, {c.in(0)}));
+}
 
 Expr variadic_max(const OpView&, std::span<const Expr> x) {
   Expr y = x[0];
@@ -230,7 +250,7 @@ Result<Values> import_dropout(ImportContext& c) {
   Values out{c.in(0)};
   if (c.node.outputs.size() > 1) {
     Tensor yes(DType::Bool, {});
-    yes.set_int(0, 1);
+    yes.set_int(0, c.node.opset >= 12);  // older opsets leave the mask open; runtimes fill in false
     out.push_back(INGOT_TRY(c.builder.add(op("Expand"), ShapeAttrs{c.type(0).shape}, {c.builder.constant(yes)})));
   }
   return out;
@@ -252,6 +272,29 @@ constexpr OpDef alias(std::string_view name, std::string_view doc, std::span<con
   d.name = name, d.doc = doc, d.imports = imports, d.max_inputs = max_inputs;
   return d;
 }
+
+/// Before opset 7 the second operand lines up with the first from `axis` on.
+Result<Values> import_along_axis(ImportContext& c) {
+  if (INGOT_TRY(c.node.int_or("broadcast", 0)) == 0 || !c.node.has("axis")) return import_same(c);
+  const auto axis = static_cast<size_t>(INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), c.rank(0))));
+  if (axis + c.rank(1) > c.rank(0)) return invalid("axis leaves too few dimensions");
+  Shape s = c.type(1).shape;
+  s.resize(c.rank(0) - axis, 1);
+  const ValueId y = INGOT_TRY(build_reshape(c.builder, c.in(1), s));
+  return one(c.builder.add(op(c.node.op), {}, {c.in(0), y}));
+}
+constexpr ImportRule kArithmetic[] = {{6, import_along_axis}, {7, import_same}, {13, import_same}, {14, import_same}};
+/// Before opset 7 the slope belongs to the channels.
+Result<Values> import_channel_prelu(ImportContext& c) {
+  ValueId slope = c.in(1);
+  if (c.rank(1) == 1 && c.rank(0) > 2) {
+    Shape s(c.rank(0) - 1, 1);
+    s[0] = c.type(1).shape[0];
+    slope = INGOT_TRY(build_reshape(c.builder, slope, s));
+  }
+  return one(build_binary(c.builder, "PRelu", c.in(0), slope));
+}
+constexpr ImportRule kPRelu[] = {{6, import_channel_prelu}, {7, import_same}, {9, import_same}, {16, import_same}};
 
 const OpDef kPointwise[] = {
     unary<[](Expr x) { return max(x, zero_of(x)); }>("Relu", {kSame<6, 13, 14>}),
@@ -287,12 +330,12 @@ const OpDef kPointwise[] = {
     unary<[](Expr x) { return ne(x, x); }>("IsNaN", {kSame<9, 13, 20>, infer_predicate<TypeClass::Floats>}),
     unary<[](Expr x) { return logical_not(x); }>("Not", {kSame<1>, kBool}),
     unary<[](Expr x) { return Expr::make(ExprOp::Not, x.type(), {x}); }>("BitwiseNot", {kSame<18>, kInteger}),
-    binary<[](Expr a, Expr b) { return a + b; }>("Add", {kSame<7, 13, 14>}),
-    binary<[](Expr a, Expr b) { return a - b; }>("Sub", {kSame<7, 13, 14>}),
-    binary<[](Expr a, Expr b) { return a * b; }>("Mul", {kSame<7, 13, 14>}),
-    binary<[](Expr a, Expr b) { return a / b; }>("Div", {kSame<7, 13, 14>}),
+    binary<[](Expr a, Expr b) { return a + b; }>("Add", {kArithmetic}),
+    binary<[](Expr a, Expr b) { return a - b; }>("Sub", {kArithmetic}),
+    binary<[](Expr a, Expr b) { return a * b; }>("Mul", {kArithmetic}),
+    binary<[](Expr a, Expr b) { return a / b; }>("Div", {kArithmetic}),
     binary<power>("Pow", {kSame<7, 12, 13, 15>, infer_pow}),
-    binary<prelu>("PRelu", {kSame<7, 9, 16>}),
+    binary<prelu>("PRelu", {kPRelu}),
     binary<[](Expr a, Expr b) { return eq(a, b); }>("Equal", {kSame<7, 11, 13, 19>, kTest}),
     binary<[](Expr a, Expr b) { return gt(a, b); }>("Greater", {kSame<7, 9, 13>, kTest}),
     binary<[](Expr a, Expr b) { return ge(a, b); }>("GreaterOrEqual", {kSame<12, 16>, kTest}),

@@ -46,10 +46,11 @@ std::span<const OpDef> resample_ops();
 std::span<const OpDef> einsum_ops();
 std::span<const OpDef> signal_ops();
 std::span<const OpDef> vision_ops();
+std::span<const OpDef> unpool_ops();
 std::span<const OpDef> loss_ops();
 std::span<const OpDef> recurrent_ops();
+std::span<const OpDef> linear_attention_ops();
 std::span<const OpDef> contrib_ops();
-std::span<const OpDef> sequence_model_ops();
 std::span<const OpDef> internal_ops();
 
 }  // namespace ingot

@@ -69,7 +69,7 @@ Result<ValueId> build_reduce(GraphBuilder& b, std::string_view name, ValueId x, 
 
 /// A small tensor whose elements are expressions over dimensions.
 Result<ValueId> build_values(GraphBuilder& b, DType type, Shape shape, std::vector<Expr> items);
-Result<ValueId> build_softmax(GraphBuilder& b, ValueId x, int64_t axis);
+Result<ValueId> build_softmax(GraphBuilder& b, ValueId x, int64_t axis, bool log = false);
 /// The product with ONNX's treatment of vectors.
 Result<ValueId> build_matmul(GraphBuilder& b, ValueId x, ValueId y);
 /// The node's convolution (its attributes) of other operands, without bias.
@@ -126,7 +126,8 @@ struct PermAttrs {
 };
 struct CastAttrs {
   DType to = DType::F32;
-  INGOT_FIELDS(to)
+  bool saturate = true;  // of fp8
+  INGOT_FIELDS(to, saturate)
 };
 
 }  // namespace ingot

@@ -1,4 +1,5 @@
 // Pools: reductions over a window.
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/expr/simplify.h"
@@ -15,7 +16,8 @@ struct PoolAttrs {
   bool ceil = false, count_pads = false;
   int64_t p = 2;
   bool same = false;
-  INGOT_FIELDS(kernel, strides, dilations, begins, ends, ceil, count_pads, p, same)
+  bool column_major = false;  // of the indices
+  INGOT_FIELDS(kernel, strides, dilations, begins, ends, ceil, count_pads, p, same, column_major)
   SpatialAttrs spatial() const { return {kernel, strides, dilations, begins, ends, same}; }
 };
 
@@ -92,8 +94,48 @@ Result<PoolAttrs> read_pool(ImportContext& c) {
   return a;
 }
 Result<Values> import_pool(ImportContext& c) {
-  if (c.node.outputs.size() > 1 && !c.node.outputs[1].empty()) return unsupported("the Indices output");
-  return one(c.builder.add(op(c.node.op), INGOT_TRY(read_pool(c)), {c.in(0)}));
+  PoolAttrs a = INGOT_TRY(read_pool(c));
+  Values out{INGOT_TRY(c.builder.add(op(c.node.op), a, {c.in(0)}))};
+  if (!wants_output(c, 1)) return out;
+  a.column_major = INGOT_TRY(c.node.int_or("storage_order", 0)) != 0;
+  out.push_back(INGOT_TRY(c.builder.add(op("MaxPoolIndex"), a, {c.in(0)})));
+  return out;
+}
+
+// ---- where the maximum was -----------------------------------------------------------------------------------------------
+Result<Types> infer_pool_index(const OpView& v) {
+  Types t = INGOT_TRY(infer_pool(v));
+  t[0].dtype = DType::I64;
+  return t;
+}
+/// Taps outside repeat the edge, which keeps the first maximum first. With gaps between taps the edge may be no tap of the
+/// window: those count as the lowest value.
+Expr index_value(const OpView& v, const Index& out, const Index& taps) {
+  const auto& a = v.attrs.as<PoolAttrs>();
+  Index read{out[0], out[1]};
+  Expr inside = Expr::boolean(true);
+  for (size_t d = 0; d < taps.size(); ++d) {
+    const Expr x = simplify(out[d + 2] * a.strides[d] + taps[d] * a.dilations[d] - a.begins[d]), dim = v.inputs[0].shape[d + 2];
+    if (a.dilations[d] != 1) inside = logical_and(inside, logical_and(le(0, x), lt(x, dim)));
+    read.push_back(max(0, min(x, dim - 1)));
+  }
+  Expr x = v.read(0, read);
+  if (!is_float(x.type())) x = cast(DType::I64, x);
+  return select(inside, x, identity_of(Combine::Max, x.type()));
+}
+Expr index_finish(const OpView& v, const Index& out, const Expr& acc) {
+  const auto& a = v.attrs.as<PoolAttrs>();
+  Shape window(a.kernel.begin(), a.kernel.end()), spatial(v.inputs[0].shape.begin() + 2, v.inputs[0].shape.end());
+  const Index taps = delinearize(window, acc);
+  Index at;
+  for (size_t d = 0; d < taps.size(); ++d)
+    at.push_back(max(0, min(out[d + 2] * a.strides[d] + taps[d] * a.dilations[d] - a.begins[d], spatial[d] - 1)));
+  if (a.column_major) {
+    std::reverse(at.begin(), at.end());
+    std::reverse(spatial.begin(), spatial.end());
+  }
+  const Expr plane = out[0] * v.inputs[0].shape[1] + out[1];
+  return simplify(plane * element_count(spatial) + linear_index(spatial, at));
 }
 
 constexpr OpDef row(std::string_view name, std::span<const ImportRule> imports, Reduction lower) {
@@ -105,6 +147,11 @@ constexpr OpDef row(std::string_view name, std::span<const ImportRule> imports, 
 const OpDef kWindow[] = {
     row("MaxPool", kRules<import_pool, 1, 8, 10, 11, 12, 22>, {pool_form<Combine::Max>, max_value}),
     row("AveragePool", kRules<import_pool, 7, 10, 11, 19, 22>, {pool_form<Combine::Sum>, sum_value, average_finish}),
+    [] {
+      OpDef d = row("MaxPoolIndex", {}, {pool_form<Combine::ArgMax>, index_value, index_finish});
+      d.infer = infer_pool_index, d.doc = "internal";
+      return d;
+    }(),
     row("LpPool", kRules<import_pool, 2, 11, 18, 22>, {pool_form<Combine::Sum>, power_value, power_finish}),
 };
 

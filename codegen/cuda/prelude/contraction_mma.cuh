@@ -368,7 +368,9 @@ INGOT_DEV void contraction_mma(const PrologueA& a, const PrologueB& b, const Epi
   typedef MmaOperand<Plan, PrologueB, Plan::tile_n, Plan::b_along_k, Plan::b_vector, Plan::b_raw> OperandB;
   constexpr int kBand = 8;
   const Index tiles_m = (m_end + Plan::tile_m - 1) / Plan::tile_m, tiles_n = (n_end + Plan::tile_n - 1) / Plan::tile_n;
-  const Index block = blockIdx.x / Plan::cluster_k, band = block / (kBand * tiles_n) * kBand;
+  const Index block = blockIdx.x / Plan::cluster_k;
+  if (block >= tiles_m * tiles_n) return;
+  const Index band = block / (kBand * tiles_n) * kBand;
   const Index rows = tiles_m - band < kBand ? tiles_m - band : kBand, at = block - band * tiles_n;
   const Index m0 = (band + at % rows) * Plan::tile_m, n0 = at / rows * Plan::tile_n;
   Index k_begin = 0, k_stop = k_end;
