@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "codegen/kernel/verify.h"
 #include "codegen/lower/lower_group.h"
 #include "codegen/shape_emitter.h"
 
@@ -206,6 +207,7 @@ Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan)
     if (!k) return std::move(k.error());
     k->name = stem_of(*n.body);
     k->header = header_of(*n.body);
+    INGOT_TRY(verify(*k));
     lowered.kernels.push_back(std::move(*k));
   }
   return lowered;

@@ -125,6 +125,8 @@ Status Importer::import_node(const NodeSite& site) {
     return {};
   }
   if (site.domain.empty() && site.node.op_type() == "If") return import_if(site);
+  if (site.domain.empty() && site.node.op_type() == "Loop") return import_loop(site);
+  if (site.domain.empty() && site.node.op_type() == "Scan") return import_scan(site);
   if (!site.domain.empty() || site.node.op_type() != "Constant") return import_by_rule(site);
   import_constant(site);
   return {};

@@ -1,6 +1,6 @@
 // The importer's state: the graph in the making, what each ONNX name stands for in each scope, and the nodes that could
-// not be imported. Shared by onnx_import.cpp (the model), import_nodes.cpp (nodes) and import_calls.cpp (functions and
-// branches); nobody else includes it.
+// not be imported. Shared by onnx_import.cpp (the model), import_nodes.cpp (nodes), import_calls.cpp (functions and
+// branches) and import_loops.cpp (loops); nobody else includes it.
 #pragma once
 
 #include <map>
@@ -87,6 +87,24 @@ class Importer {
   Status inline_branch(const NodeSite& site, const onnx::Graph& branch);
   void export_outputs(const NodeSite& site, Frame& inner, const std::vector<std::string_view>& names,
                       size_t first_new_value);
+
+  // import_loops.cpp
+  struct ScanInput;
+  Status import_loop(const NodeSite& site);
+  Status unroll_loop(const NodeSite& site);
+  Status import_scan(const NodeSite& site);
+  Status unroll_scan(const NodeSite& site);
+  const onnx::Graph* find_body(const NodeSite& site) const;
+  Binding input_binding(const NodeSite& site, int i);
+  Result<Content> input_content(const NodeSite& site, int i);
+  Result<std::vector<Binding>> inline_body(const NodeSite& site, const onnx::Graph& body,
+                                           const std::vector<Binding>& inputs, int64_t iteration);
+  Result<ValueId> stack(const std::vector<ValueId>& parts, size_t axis);
+  void bind_loop_outputs(const NodeSite& site, const std::vector<Binding>& results);
+  static bool any_poisoned(std::vector<Binding>& bindings);
+  Result<std::vector<int64_t>> scan_list(const NodeSite& site, const char* name, size_t count) const;
+  Result<std::vector<ScanInput>> scan_inputs(const NodeSite& site, int first, int64_t& length);
+
   const onnx::Function* find_function(const onnx::Node& node, const std::string& domain) const;
 
   const OnnxModel& model_;

@@ -161,6 +161,12 @@ std::vector<std::string> required_inputs(const OnnxModel& model) {
   return names;
 }
 
+std::vector<std::string> listed_inputs(const OnnxModel& model) {
+  std::vector<std::string> names;
+  for (const onnx::ValueInfo& info : model.proto().graph().input()) names.push_back(info.name());
+  return names;
+}
+
 Result<Graph> import_graph(const OnnxModel& model, const ImportOptions& options, ImportReport* report) {
   Importer importer(model, options);
   auto graph = importer.run();

@@ -50,5 +50,7 @@ Result<Graph> import_graph(const OnnxModel& model, const ImportOptions& options 
 
 /// Names of the inputs a caller passes, in order: those of the graph that are no initialisers.
 std::vector<std::string> required_inputs(const OnnxModel& model);
+/// All inputs of the graph, in order; some may be initialisers that a caller overrides.
+std::vector<std::string> listed_inputs(const OnnxModel& model);
 
 }  // namespace ingot

@@ -238,6 +238,19 @@ TEST_CASE("tensor cores in tiles of every shape", "[emulated]") {
   check_schedule(matmul(1, 150, 300, 72, false, false, DType::F16), mma(MultiplyUnit::F16, 128, 256, 64, 64, 1, 1, 3));
 }
 
+TEST_CASE("with rows known at run time only, a kernel has a tile for few and one for many", "[emulated]") {
+  for (DType type : {DType::F32, DType::F16}) {
+    const Sample sample = dynamic_matmul(300, 1040, 512, type);
+    Schedule schedule = emit(sample).schedule;
+    REQUIRE(schedule.large_from > 1);
+    CHECK(large_schedule(schedule).threads == schedule.threads);
+    schedule.large_from = 1;
+    check_schedule(sample, schedule);
+    schedule.large_from = 1 << 30;
+    check_schedule(sample, schedule);
+  }
+}
+
 TEST_CASE("the planner gives products to tensor cores, and shares k where tiles are few", "[text]") {
   const auto plan = [](const Sample& sample, int capability) {
     return emit(sample, cuda_traits(capability)).schedule;

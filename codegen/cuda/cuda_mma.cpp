@@ -50,7 +50,8 @@ void TilesPrinter::print_mma_plan(const char* name, const Schedule& s) {
                         d.e_vector));
   out_.line(fmt::format("static constexpr bool a_along_k = {}, b_along_k = {}, out_along_m = {};", d.a_along_k,
                         d.b_along_k, d.out_along_m));
-  out_.line(fmt::format("static constexpr bool a_raw = {}, b_raw = {};", d.a_raw, d.b_raw));
+  out_.line(fmt::format("static constexpr bool a_raw = {}, b_raw = {}, a_table = {}, b_table = {};", d.a_raw, d.b_raw,
+                        d.a_table, d.b_table));
 }
 
 namespace {
@@ -61,31 +62,43 @@ bool mentions(const Body& uses, const Axis& axis) {
   return found && !axis.extent.is_const(1);
 }
 
-/// The axes of one side of an operand, and what they are called in the functor's Side.
-struct SideAxes {
-  std::vector<Axis> batch, side;
+/// Some axes of an operand, the positions that they are split from, and what they are called in the functor's struct.
+struct AxisGroup {
+  std::vector<std::pair<std::vector<Axis>, const char*>> axes;
   std::vector<std::pair<Expr, std::string>> members;
 };
 
-/// struct Side, and the function that makes one.
-void print_side(FunctorPrinter& f, const char* index, const char* side_name, const Body& uses, SideAxes& axes) {
+/// A struct for the axes' values, and the function that makes one: "struct Side { int at_n; };", "Side side(...) const".
+void print_group(FunctorPrinter& f, const char* type, const char* function, const char* index, const Body& uses,
+                 AxisGroup& group) {
   CodeWriter& out = f.writer();
-  std::string members;
-  for (const auto* group : {&axes.batch, &axes.side}) {
-    for (const Axis& a : *group) {
+  std::string members, parameters;
+  for (const auto& [axes, position] : group.axes) {
+    parameters += fmt::format("{}{} {}", parameters.empty() ? "" : ", ", index, position);
+    for (const Axis& a : axes) {
       if (!mentions(uses, a)) continue;
-      axes.members.emplace_back(a.var, "at_" + identifier_of(a.var.name()));
-      members += fmt::format("{} {};", members.empty() ? "" : " ", fmt::format("{} {}", index, axes.members.back().second));
+      group.members.emplace_back(a.var, "at_" + identifier_of(a.var.name()));
+      members += fmt::format(" {} {};", index, group.members.back().second);
     }
   }
-  out.line(fmt::format("struct Side {{{} }};", members));
-  auto call = out.block(fmt::format("INGOT_DEV Side side({} batch, {} {}) const", index, index, side_name));
+  // Of one access, so that a table of them is read as fast as it can be.
+  const size_t n = group.members.size();
+  const char* align = n == 2 ? "alignas(8) " : n == 3 || n == 4 ? "alignas(16) " : "";
+  out.line(fmt::format("struct {}{} {{{} }};", align, type, members));
+  auto call = out.block(fmt::format("INGOT_DEV {} {}({}) const", type, function, parameters));
   f.bind_args();
-  f.split(axes.batch, "batch", uses);
-  f.split(axes.side, side_name, uses);
+  for (const auto& [axes, position] : group.axes) f.split(axes, position, uses);
   std::string values;
-  for (const auto& [var, member] : axes.members) values += (values.empty() ? "" : ", ") + f.value(var);
+  for (const auto& [var, member] : group.members) values += (values.empty() ? "" : ", ") + f.value(var);
   out.line(fmt::format("return {{{}}};", values));
+}
+
+void bind_group(FunctorPrinter& f, const AxisGroup& group, const std::string& object) {
+  for (const auto& [axes, position] : group.axes) {
+    for (const Axis& a : axes)
+      if (a.extent.is_const(1)) f.bind_index_text(a.var, "0");
+  }
+  for (const auto& [var, member] : group.members) f.bind_index_text(var, object + "." + member);
 }
 
 }  // namespace
@@ -93,12 +106,11 @@ void print_side(FunctorPrinter& f, const char* index, const char* side_name, con
 void TilesPrinter::print_mma_prologue(const char* name, const Expr& value, const std::vector<Axis>& side,
                                       const char* side_name, bool along_k, int vector, bool raw) {
   const char* index = expr_.index_type();
-  SideAxes axes{contract_.batch, side, {}};
-  std::vector<Axis> k_axes = contract_.k;
+  std::vector<Axis> side_axes = side, k_axes = contract_.k;
   Expr inner, base;
   Body uses = as_body(value);
   if (vector > 1 && !raw) {
-    std::vector<Axis>& lanes_in = along_k ? k_axes : axes.side;
+    std::vector<Axis>& lanes_in = along_k ? k_axes : side_axes;
     inner = lanes_in.back().var;
     base = Expr::index(inner.name() + "0", lanes_in.back().extent);
     lanes_in.back().var = base;
@@ -108,22 +120,21 @@ void TilesPrinter::print_mma_prologue(const char* name, const Expr& value, const
                                                                    : fmt::format("{} + i, k", side_name), vector));
   auto type = out_.type_block("struct " + std::string(name));
   out_.line("Args args;");
-  FunctorPrinter sides(kernel_, schedule_, expr_.i32());
-  print_side(sides, index, side_name, uses, axes);
+  AxisGroup row{{{contract_.batch, "batch"}, {side_axes, side_name}}, {}}, depth{{{k_axes, "k"}}, {}};
+  FunctorPrinter sides(kernel_, schedule_, expr_.i32()), depths(kernel_, schedule_, expr_.i32());
+  print_group(sides, "Side", "side", index, uses, row);
+  print_group(depths, "Depth", "depth", index, uses, depth);
   splice(sides);
+  splice(depths);
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   {
     const DType element = element_of(schedule_.unit);
-    auto call = f.writer().block(
-        raw ? fmt::format("INGOT_DEV bool at(const {}*& from, const Side& side, {} k) const", c_storage_type(element), index)
-            : fmt::format("INGOT_DEV void operator()({} (&out)[{}], const Side& side, {} k) const", acc_type(), vector, index));
+    const std::string result = raw ? fmt::format("bool at(const {}*& from", c_storage_type(element))
+                                   : fmt::format("void operator()({} (&out)[{}]", acc_type(), vector);
+    auto call = f.writer().block(fmt::format("INGOT_DEV {}, const Side& side, const Depth& depth) const", result));
     f.bind_args();
-    for (const auto* group : {&axes.batch, &axes.side}) {
-      for (const Axis& a : *group)
-        if (a.extent.is_const(1)) f.bind_index_text(a.var, "0");
-    }
-    for (const auto& [var, member] : axes.members) f.bind_index_text(var, "side." + member);
-    f.split(k_axes, "k", uses);
+    bind_group(f, row, "side");
+    bind_group(f, depth, "depth");
     if (raw) {
       const auto access = raw_access(kernel_, value, element);
       f.writer().line(fmt::format("from = {};", f.pointer_to(access->buffer, access->index)));

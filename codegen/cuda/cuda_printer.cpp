@@ -16,7 +16,7 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
         "round", "point", "row",    "lane", "shared", "args",   "i8",       "i16",   "i32",    "i64",
         "u8",    "u16",   "u32",    "u64",  "f16",    "bf16",   "active",   "batch", "m",      "n",
         "k",     "acc",   "out",    "div",  "rem",    "struct", "template", "class", "signed", "unsigned",
-        "side",  "from"}) {
+        "side",  "depth",  "from"}) {
     expr_.reserve(word);
   }
   for (const Buffer& b : kernel.buffers) expr_.reserve(identifier_of(b.name));
@@ -36,7 +36,8 @@ std::string CudaPrinter::signature() const {
   }
   for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
-  const char* residents = schedule_.kind == Schedule::Kind::Tiles ? ", 1" : "";
+  const std::string residents =
+      schedule_.kind == Schedule::Kind::Tiles ? fmt::format(", {}", blocks_per_sm_) : std::string();
   const std::string cluster =
       schedule_.cluster_k > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", schedule_.cluster_k) : "";
   return fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}){}\n{}({})", schedule_.threads, residents,

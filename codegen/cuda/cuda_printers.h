@@ -25,6 +25,7 @@ class CudaPrinter : public CPrinter {
   std::string dim_parameter(const Expr& dim) const;
 
   const Schedule& schedule_;
+  int blocks_per_sm_ = 1;    // Tiles: what registers must suffice for
   std::unordered_set<int> written_, read_;
 };
 

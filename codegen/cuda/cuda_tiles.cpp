@@ -35,6 +35,7 @@ void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, c
 
 TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : CudaPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
+  blocks_per_sm_ = details_.blocks_per_sm;
   expr_.include(is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
 }
 

@@ -27,6 +27,8 @@ struct TileDetails {
   bool a_along_k = true, b_along_k = true, out_along_m = false;  // direction of consecutive threads
   int a_vector = 1, b_vector = 1, e_vector = 1;  // e_vector: tensor cores
   bool a_raw = false, b_raw = false;             // tensor cores: elements go to shared memory as they are stored
+  bool a_table = false, b_table = false;         // tensor cores: what they need of k comes from a table
+  int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for
   int thin = 0, columns = 1;    // skinny
   int shared_bytes = 0;
 };

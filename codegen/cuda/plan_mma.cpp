@@ -14,14 +14,18 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kGuess = 512;  // of an extent that is no function of the dims
-constexpr int64_t kSmallDim = 1, kLargeDim = 64;  // extents known at run time only: what the two tiles are for
+// Extents known at run time only: the two tiles are for dims of 1, and of 64 or what makes a few waves of large tiles.
+constexpr int64_t kSmallDim = 1, kLargeDim = 64, kLargestDim = 4096;
+constexpr int kTableBytes = 16;  // of an entry: up to four 32-bit indices
+constexpr double kManyResults = 4 << 20;
 
 struct MmaCandidate {
   int tile_m, tile_n, warp_m, warp_n, k_warps;
 };
 constexpr MmaCandidate kCandidates[] = {
-    {128, 128, 64, 32, 1}, {128, 64, 32, 32, 1}, {64, 128, 32, 32, 1}, {64, 64, 32, 32, 1}, {64, 64, 32, 32, 2},
-    {64, 32, 32, 32, 2},   {32, 64, 32, 32, 2},  {64, 32, 32, 32, 4},  {32, 64, 32, 32, 4}, {32, 32, 32, 32, 4},
+    {128, 128, 64, 32, 1}, {64, 256, 64, 32, 1},  {256, 64, 64, 32, 1},  {128, 64, 64, 32, 1}, {64, 128, 64, 32, 1},
+    {128, 64, 32, 32, 1},  {64, 128, 32, 32, 1}, {64, 64, 32, 32, 1}, {64, 64, 32, 32, 2}, {64, 32, 32, 32, 2},
+      {32, 64, 32, 32, 2},  {64, 32, 32, 32, 4},  {32, 64, 32, 32, 4}, {32, 32, 32, 32, 4},
     {32, 32, 32, 32, 8},
 };
 // 16-bit operands only: there the larger tile of a warp is worth its registers.
@@ -34,15 +38,16 @@ struct OperandCost {
 
 /// Numbers of one SM, in a cycle.
 struct Machine {
-  double sms = 132, multiplies = 1000, shared_bytes = 128, l2_bytes = 40;
+  double sms = 132, multiplies = 1000, shared_bytes = 128, l2_bytes = 40, memory_bytes = 18;
   bool clusters = false;
 };
 
 struct Problem {
   double m = 1, n = 1, k = 1, batch = 1;
   OperandCost a, b;
+  double result_bytes = 4;  // of one result: what the epilogue loads and stores
   int element = 4, shared_limit = 0;
-  bool a_along_k = true, b_along_k = true, out_along_m = false;
+  bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
 };
 
 int step_of(const Problem& p, const MmaCandidate& x) { return (p.element == 2 ? 32 : 16) * x.k_warps; }
@@ -61,33 +66,55 @@ bool fits(const Problem& p, const MmaCandidate& x) {
                   result_bytes(x.tile_m, x.tile_n, p.out_along_m)) <= p.shared_limit;
 }
 
+int threads_of(const MmaCandidate& x) { return x.tile_m / x.warp_m * (x.tile_n / x.warp_n) * x.k_warps * 32; }
+
+/// Blocks that registers allow on one SM; more than 1 is asked of the compiler (__launch_bounds__).
+int blocks_by_registers(int element, bool window, int warp_results, int threads) {
+  const int registers = warp_results / 32 * (element == 4 ? 2 : 1) + 64 + (element == 4 && window ? 64 : 0);
+  return std::clamp(65536 / (registers * threads), 1, 2);
+}
+double residents(const Problem& p, const MmaCandidate& x) {
+  const int shared = std::max(3 * stage_bytes(p, x.tile_m, x.tile_n, step_of(p, x)),
+                              result_bytes(x.tile_m, x.tile_n, p.out_along_m));
+  return std::clamp(p.shared_limit / shared, 1, blocks_by_registers(p.element, p.window, x.warp_m * x.warp_n, threads_of(x)));
+}
+
 /// Cycles of the busiest SM.
 double estimated_cycles(const Problem& p, const Machine& machine, const MmaCandidate& x, int cluster) {
   const double tiles = std::ceil(p.m / x.tile_m) * std::ceil(p.n / x.tile_n) * p.batch;
   const double blocks = std::ceil(tiles * cluster / machine.sms);  // on that SM
   const double tile_k = step_of(p, x), k = std::ceil(p.k / cluster / tile_k) * tile_k;
-  const double warps = static_cast<double>(x.tile_m / x.warp_m) * (x.tile_n / x.warp_n) * x.k_warps;
-  const double busy = std::min(1.0, std::min(blocks * warps, 16.0) / 8.0);  // fewer warps wait for each other
+  const double together = std::min(blocks, residents(p, x)), warps = threads_of(x) / 32.0;
+  const double busy = std::min(1.0, std::min(together * warps, 16.0) / 10.0);  // fewer warps wait for each other
   const double multiplies = x.tile_m * x.tile_n * k / (machine.multiplies * busy);
   const double fragments = x.tile_m * x.tile_n * k * (1.0 / x.warp_m + 1.0 / x.warp_n) * p.element / machine.shared_bytes;
   const double memory = (x.tile_m * p.a.bytes + x.tile_n * p.b.bytes) * k / machine.l2_bytes;
   const double gathers = (x.tile_m * p.a.gather + x.tile_n * p.b.gather) * k;
-  const double results = x.tile_m * x.tile_n * 8.0 / machine.l2_bytes / cluster + (cluster > 1 ? x.tile_m * x.tile_n / 16.0 : 0);
-  const double latency = 2500 + 250 * std::min(k / tile_k, 8.0) + (cluster > 1 ? 1500 : 0) + 100 * x.k_warps;
-  return blocks * (std::max({multiplies, fragments, memory}) + 0.7 * gathers + results) + latency;
+  const double results = x.tile_m * x.tile_n * p.result_bytes / machine.memory_bytes / cluster +
+                         (cluster > 1 ? x.tile_m * x.tile_n / 16.0 : 0);
+  // The warps of a block are in step: one gathers, multiplies or stores while another does the same. Another block of the
+  // SM fills the gaps.
+  const double work = std::max({multiplies, fragments, memory});
+  const double main = together > 1 ? std::max(work, gathers) + 0.3 * std::min(work, gathers) : work + gathers;
+  const double fill = 800 + stage_bytes(p, x.tile_m, x.tile_n, step_of(p, x)) / 20.0;
+  const double overlapped = std::max(std::max(main, results), (main + fill + results) / together);
+  const double latency = 1500 + fill + 60 * k / tile_k + (cluster > 1 ? 1500 : 0) + 150 * x.k_warps;
+  return blocks * overlapped + latency;
 }
 
-OperandCost cost_of(const Kernel& kernel, const Expr& value, int vector, bool raw) {
-  OperandCost cost;
+double bytes_of(const Kernel& kernel, const Body& body) {
   double bytes = 0;
-  Body body = as_body(value);
   each_access(body, [&](int buffer, const Expr&, bool) {
     if (buffer < static_cast<int>(kernel.buffers.size()))
       bytes += static_cast<double>(size_of(kernel.buffers[static_cast<size_t>(buffer)].type));
   });
-  cost.bytes = std::max(bytes, 1.0);
-  // About 25 instructions for an access, 128 in a cycle; arithmetic on top where there is any.
-  cost.gather = (25.0 / vector + (raw ? 0 : static_cast<double>(count_flops(value)))) / 128.0;
+  return std::max(bytes, 1.0);
+}
+OperandCost cost_of(const Kernel& kernel, const Expr& value, int vector, bool raw) {
+  OperandCost cost;
+  cost.bytes = bytes_of(kernel, as_body(value));
+  // About 15 instructions for an access, 128 in a cycle; arithmetic on top where there is any.
+  cost.gather = (15.0 / vector + (raw ? 0 : static_cast<double>(count_flops(value)))) / 128.0;
   return cost;
 }
 
@@ -113,6 +140,18 @@ OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* in
   form.raw = access.has_value();
   if (access && access->guard.valid() && inner && depends_on(access->guard, inner->var.name())) form.vector = 1;
   return form;
+}
+
+/// Elements of a window: their place along k is a channel, a row and a column, and costs divisions and registers.
+int k_axes_of(const Contract& c, const Expr& value) {
+  int axes = 0;
+  for (const Axis& a : c.k) axes += depends_on(value, a.var.name()) && !a.extent.is_const(1);
+  return axes;
+}
+bool has_window(const Contract& c) { return k_axes_of(c, c.a) > 1 || k_axes_of(c, c.b) > 1; }
+bool needs_table(const Kernel& kernel, const Expr& value, bool along_k) {
+  const int axes = k_axes_of(*kernel.contract(), value);
+  return !along_k && axes > 1 && axes <= kTableBytes / 4 && fits_i32(kernel);
 }
 
 Machine machine_of(const TargetTraits& target, MultiplyUnit unit) {
@@ -176,12 +215,18 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   d.b_vector = b.vector;
   d.a_raw = a.raw;
   d.b_raw = b.raw;
+  d.a_table = needs_table(kernel, c.a, d.a_along_k);
+  d.b_table = needs_table(kernel, c.b, d.b_along_k);
+  const int warp_results = std::max(s.warp_m * s.warp_n, s.large_warp_m * s.large_warp_n);
+  const bool window = has_window(c) || (element == DType::F32 && !(d.a_raw && d.b_raw));
+  d.blocks_per_sm = blocks_by_registers(static_cast<int>(size_of(element)), window, warp_results, s.threads);
   const Axis* out = inner_axis(d.out_along_m ? c.m : c.n);
   d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
   const int size = static_cast<int>(size_of(element));
   const auto shared_of = [&](const Schedule& t) {
     const int stage = row_bytes(d.a_along_k, t.tile_m, t.tile_k, size) + row_bytes(d.b_along_k, t.tile_n, t.tile_k, size);
-    return std::max(t.stages * stage, result_bytes(t.tile_m, t.tile_n, d.out_along_m));
+    const int tables = (d.a_table + d.b_table) * t.stages * t.tile_k * kTableBytes;
+    return std::max(t.stages * stage + tables, result_bytes(t.tile_m, t.tile_n, d.out_along_m));
   };
   d.shared_bytes = shared_of(s);
   if (s.large_from) d.shared_bytes = std::max(d.shared_bytes, shared_of(large_schedule(s)));
@@ -205,8 +250,6 @@ void set_extents(Problem& p, const Kernel& kernel, int64_t dim) {
   p.batch = count_at(kernel, c.batch, dim);
 }
 
-int threads_of(const MmaCandidate& x) { return x.tile_m / x.warp_m * (x.tile_n / x.warp_n) * x.k_warps * 32; }
-
 struct Choice {
   MmaCandidate tile{};
   int cluster = 1;
@@ -219,7 +262,9 @@ Choice choose(const Problem& p, const Machine& machine, const std::vector<MmaCan
   for (const MmaCandidate& x : candidates) {
     if (!fits(p, x) || (threads && threads_of(x) != threads)) continue;
     for (int cluster = 1; cluster <= (clusters ? 8 : 1); cluster *= 2) {
-      if (cluster > 1 && p.k < cluster * 2.0 * step_of(p, x)) break;
+      // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
+      const double tiles = std::ceil(p.m / x.tile_m) * std::ceil(p.n / x.tile_n) * p.batch;
+      if (cluster > 1 && (tiles * cluster > 0.97 * machine.sms || p.k < cluster * 2.0 * step_of(p, x))) break;
       const double cycles = estimated_cycles(p, machine, x, cluster);
       if (best.cycles == 0 || cycles < best.cycles) best = {x, cluster, cycles};
     }
@@ -249,7 +294,9 @@ void plan_two(const Kernel& kernel, const Machine& machine, const std::vector<Mm
               Schedule& s) {
   Problem large = p;
   set_extents(p, kernel, kSmallDim);
-  set_extents(large, kernel, kLargeDim);
+  int64_t many = kLargeDim;
+  for (set_extents(large, kernel, many); many < kLargestDim && large.m * large.n * large.batch < kManyResults; many *= 2)
+    set_extents(large, kernel, many * 2);
   const double best_small = choose(p, machine, candidates, 0, machine.clusters).cycles;
   const double best_large = choose(large, machine, candidates, 0, false).cycles;
   Choice a, b;
@@ -268,10 +315,10 @@ void plan_two(const Kernel& kernel, const Machine& machine, const std::vector<Mm
   set_tile(second, large, b);
   set_tile(s, p, a);
   if (same(a, b)) return;
-  for (int64_t dim = kSmallDim; dim <= kLargeDim; ++dim) {
+  for (int64_t dim = kSmallDim; dim <= many; ++dim) {
     Problem q = p;
     set_extents(q, kernel, dim);
-    if (dim < kLargeDim && estimated_cycles(q, machine, b.tile, 1) >= estimated_cycles(q, machine, a.tile, a.cluster)) continue;
+    if (dim < many && estimated_cycles(q, machine, b.tile, 1) >= estimated_cycles(q, machine, a.tile, a.cluster)) continue;
     s.large_from = static_cast<int64_t>(q.m * q.n * q.batch);
     break;
   }
@@ -312,6 +359,8 @@ void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& s) {
   p.a_along_k = d.a_along_k;
   p.b_along_k = d.b_along_k;
   p.out_along_m = d.out_along_m;
+  p.result_bytes = bytes_of(kernel, c.epilogue);
+  p.window = has_window(c);
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
   std::vector<MmaCandidate> candidates(std::begin(kCandidates), std::end(kCandidates));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/llvm/orc_jit.h"
@@ -135,13 +136,14 @@ Outcome run_ops(const OpsArgs& a) {
   std::vector<const OpDef*> rows;
   for (const OpDef* d : all_ops())
     if (!d->imports.empty()) rows.push_back(d);
-  std::sort(rows.begin(), rows.end(), [](const OpDef* x, const OpDef* y) { return x->name < y->name; });
+  std::sort(rows.begin(), rows.end(), [](const OpDef* x, const OpDef* y) { return std::tie(x->domain, x->name) < std::tie(y->domain, y->name); });
   if (a.markdown) fmt::print("| operator | from opset | class | notes |\n|---|---|---|---|\n");
   for (const OpDef* d : rows) {
     std::string since;
+    const std::string name = d->domain.empty() ? std::string(d->name) : fmt::format("{}.{}", d->domain, d->name);
     for (const ImportRule& r : d->imports) since += (since.empty() ? "" : ", ") + std::to_string(r.since);
-    if (a.markdown) fmt::print("| {} | {} | {} | {} |\n", d->name, since, lowering_name(*d), d->doc);
-    else fmt::print("{:<26} {:<12} {:<24} {}\n", d->name, lowering_name(*d), since, d->doc);
+    if (a.markdown) fmt::print("| {} | {} | {} | {} |\n", name, since, lowering_name(*d), d->doc);
+    else fmt::print("{:<26} {:<12} {:<24} {}\n", name, lowering_name(*d), since, d->doc);
   }
   return 0;
 }

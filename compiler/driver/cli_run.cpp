@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/cli.h"
+#include "compiler/driver/specialise.h"
 
 namespace ingot::cli {
 namespace {
@@ -70,9 +71,32 @@ struct RunArgs {
   uint64_t seed = 1;
 };
 
+/// The given tensors in the order of the model's inputs. Error: one is missing or unknown.
+Result<std::vector<NamedTensor>> given_inputs(const RunArgs& a) {
+  std::vector<runtime::Binding> bindings;
+  for (const std::string& name : required_inputs(INGOT_TRY(read_model(a.model)))) bindings.emplace_back().name = name;
+  const auto tensors = INGOT_TRY(read_inputs(bindings, {}, a.inputs, false, a.batch, a.seed));
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < tensors.size(); ++i) named.push_back({bindings[i].name, tensors[i]});
+  return named;
+}
+/// The model and its inputs; where operators need the values of some, a model made for those values.
+Result<SpecialisedModel> load_to_run(const RunArgs& a) {
+  const CompileOptions options = INGOT_TRY(a.common.to_compile());
+  auto general = Model::load(a.model, a.device, options);
+  if (!general && general.error().kind == ErrorKind::Unsupported && !a.inputs.empty() && a.model.ends_with(".onnx")) {
+    SpecialisedModel s = INGOT_TRY(load_for_inputs(a.model, a.device, options, INGOT_TRY(given_inputs(a))));
+    for (const std::string& name : s.specialised_on) fmt::print("compiled for the value of \"{}\"\n", name);
+    return s;
+  }
+  SpecialisedModel s;
+  s.model = INGOT_TRY(std::move(general));
+  s.inputs = INGOT_TRY(read_inputs(s.model.inputs(), s.model.program(), a.inputs, a.inputs.empty(), a.batch, a.seed));
+  return s;
+}
+
 Outcome run_run(const RunArgs& a) {
-  const Model m = INGOT_TRY(Model::load(a.model, a.device, INGOT_TRY(a.common.to_compile())));
-  const auto inputs = INGOT_TRY(read_inputs(m.inputs(), m.program(), a.inputs, a.inputs.empty(), a.batch, a.seed));
+  const auto [m, inputs, constants] = INGOT_TRY(load_to_run(a));
   if (a.inputs.empty()) fmt::print("no --input given: seeded random inputs\n");
   const auto outputs = INGOT_TRY(m.run_ordered(inputs));
   fmt::print("{} on {}: {} kernels\n", a.model, m.device_name(), m.program().instructions.size());

@@ -133,6 +133,9 @@ Result<Values> import_norm(ImportContext& c) {
   a.axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", -1)), c.rank(0)));
   a.centred = c.node.op == "LayerNormalization";
   if (wants_output(c, 1) || wants_output(c, 2)) return import_norm_with_statistics(c, a);
+  // Before the standard had the operator, exporters wrote it with a result of the scale's type.
+  if (c.node.opset < 17 && c.has(1) && is_narrow(c.type(0).dtype) && c.type(1).dtype == DType::F32)
+    c.inputs[0] = INGOT_TRY(build_cast(c.builder, c.in(0), DType::F32));
   return one(c.builder.add(op(c.node.op), a, c.inputs));
 }
 

@@ -302,6 +302,30 @@ Sample activated_matmul(int64_t m, int64_t n, int64_t kk, DType type, bool b_tra
           size_of(type) == 2 ? 8e-3 : 1e-5};
 }
 
+Sample dynamic_matmul(int64_t rows, int64_t n, int64_t kk, DType type) {
+  const Expr m = Expr::symbol("N", 1, 65536);
+  const Expr im = index("i", m), in = index("j", n), ik = index("k", kk);
+  Kernel k = kernel("matmul_add",
+                    {input("x", type, {m, kk}), input("w", type, {kk, n}), input("bias", type, {n}),
+                     output("out0", type, {m, n})},
+                    {});
+  k.dims = {m};
+  Contract product;
+  product.m = {axis(im)};
+  product.n = {axis(in)};
+  product.k = {axis(ik)};
+  product.a = Expr::load(0, type, im * kk + ik);
+  product.b = Expr::load(1, type, ik * n + in);
+  product.a_type = product.b_type = type;
+  product.acc = Expr::local("acc", DType::F32);
+  product.epilogue.push_back({Store{3, im * n + in, product.acc + Expr::load(2, type, in)}});
+  k.body.push_back({product});
+  return {fmt::format("dynamic_matmul_{}x{}x{}_{}", rows, n, kk, name_of(type)),
+          k,
+          {{"N", rows}},
+          size_of(type) == 2 ? 2e-3 : 1e-5};
+}
+
 std::vector<Sample> all_samples() {
   return {broadcast_add(37, 64, DType::F32),
           broadcast_add(5, 7, DType::F32),
@@ -348,6 +372,8 @@ std::vector<Sample> all_samples() {
           conv(1, 16, 12, 12, 24, 1, 1, false),
           conv(1, 16, 9, 10, 24, 3, 2, true, DType::F16),
           conv(2, 12, 7, 7, 40, 3, 1, false, DType::F16),
+          dynamic_matmul(70, 72, 300, DType::F32),
+          dynamic_matmul(37, 40, 64, DType::F16),
           activated_matmul(37, 72, 45, DType::F32, false),
           activated_matmul(66, 40, 64, DType::F16, true)};
 }

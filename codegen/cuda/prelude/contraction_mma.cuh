@@ -2,15 +2,17 @@
 // epilogue.
 //
 // A kernel brings three functors and a Plan:
-//   PrologueA   side(b, m): what an element needs of its row, computed once for a thread; then, for a_vector elements,
-//                 raw:      at(from, side, k): where they lie in memory; false: they are zeros, and nothing is read
-//                 computed: a(out, side, k): their values. They are k + i (along k) or m + i (along m)
+//   PrologueA   side(b, m), depth(k): what an element needs of its row, computed once for a thread, and of its place along
+//               k; then, for a_vector elements,
+//                 raw:      at(from, side, depth): where they lie in memory; false: they are zeros, and nothing is read
+//                 computed: a(out, side, depth): their values. They are k + i (along k) or m + i (along m)
 //   PrologueB   the same for n
 //   Epilogue    e(b, m, n, acc): called for e_vector neighbouring results along n (or m: out_along_m)
 //   Plan        element (float: three tf32 products with f32 accuracy; f16; bf16), index (int or i64), tile_m, tile_n,
 //               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
 //               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k, b_along_k
-//               (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector, e_vector
+//               (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector, e_vector, a_table,
+//               b_table (depths are worth a table in shared memory: windows)
 // Extents along a vector are multiples of it.
 //
 // Shared memory is a ring of stages. Raw operands of at least 4 bytes go there by cp.async, stages - 1 tiles ahead; all
@@ -30,7 +32,7 @@ INGOT_DEV void set_element(f16& to, float value) { to = to_f16(value); }
 INGOT_DEV void set_element(bf16& to, float value) { to = to_bf16(value); }
 
 /// One operand: a thread's share of its tile, the way into shared memory, and the way from there into registers.
-template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Raw> struct MmaOperand {
+template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Raw, bool Table> struct MmaOperand {
   typedef typename Plan::element T;
   typedef typename Plan::index Index;
   static constexpr int kSize = sizeof(T);
@@ -41,6 +43,12 @@ template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Ra
   static constexpr int kAcross = kLong / Vector, kTotal = kRows * kAcross;
   static constexpr int kVectors = (kTotal + Plan::threads - 1) / Plan::threads;
   static constexpr bool kAsync = Raw && Vector * kSize >= 4, kWhole = kTotal % Plan::threads == 0;
+  // The depths of the stages on their way, computed by one thread each.
+  typedef typename Prologue::Depth Depth;
+  static constexpr bool kTable = Table && !AlongK;
+  static constexpr int kAhead = kAsync ? Plan::stages - 1 : 1;
+  static constexpr int kTableBytes = kTable ? (kAhead + 1) * Plan::tile_k * (int)sizeof(Depth) : 0;
+  u32 table;
   static constexpr int kSides = AlongK || Plan::threads % kAcross != 0 ? kVectors : 1;
   static_assert(kLong % Vector == 0, "a row of the tile is no multiple of the vector");
   typename Prologue::Side side[kSides];
@@ -61,39 +69,53 @@ template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Ra
       side[j] = prologue.side(b, inside[j] ? x : x0);
     }
   }
-  INGOT_DEV void copy(const Prologue& prologue, u32 stage, Index k0, Index k_end) {
+  /// Fills the table for one step.
+  INGOT_DEV void prepare(const Prologue& prologue, Index step, Index k_begin) const {
+    if constexpr (kTable) {
+      for (int i = threadIdx.x; i < Plan::tile_k; i += Plan::threads)
+        sts(entry(step, i), prologue.depth(k_begin + step * Plan::tile_k + i));
+    }
+  }
+  INGOT_DEV u32 entry(Index step, int k) const {
+    return table + ((int)(step % (kAhead + 1)) * Plan::tile_k + k) * (int)sizeof(Depth);
+  }
+  INGOT_DEV Depth depth_of(const Prologue& prologue, Index step, int j, Index k) const {
+    if constexpr (kTable) return lds<Depth>(entry(step, mine(j) ? k_of(j) : 0));
+    else return prologue.depth(k);
+  }
+  INGOT_DEV void copy(const Prologue& prologue, u32 stage, Index step, Index k_begin, Index k_end) {
     if constexpr (kAsync) {
       // One after the other where the side is the same: all at once would take the registers of the multiplication.
 #pragma unroll(kSides == 1 ? 2 : kVectors)
-      for (int j = 0; j < kVectors; ++j) copy_one(prologue, stage, side[kSides == 1 ? 0 : j], inside[kSides == 1 ? 0 : j], j, k0, k_end);
-    }
-  }
-  static INGOT_DEV void copy_one(const Prologue& prologue, u32 stage, const typename Prologue::Side& s, bool in, int j,
-                                 Index k0, Index k_end) {
-    if (!mine(j)) return;
-    const Index k = k0 + k_of(j);
-    const T* from;
-    in &= prologue.at(from, s, k) && k < k_end;
-    cp_async_some<Vector * kSize>(stage + place_of(j), from, in);
-  }
-  INGOT_DEV void fetch(const Prologue& prologue, Index k0, Index k_end) {
-    if constexpr (!kAsync) {
-#pragma unroll
       for (int j = 0; j < kVectors; ++j) {
-        const Index k = k0 + k_of(j);
-        fetch_one(prologue, staged[j], side[j % kSides], k, mine(j) && inside[j % kSides] && k < k_end);
+        if (!mine(j)) continue;
+        const Index k = k_begin + step * Plan::tile_k + k_of(j);
+        const T* from;
+        bool in = inside[kSides == 1 ? 0 : j] && k < k_end;
+        in &= prologue.at(from, side[kSides == 1 ? 0 : j], depth_of(prologue, step, j, k));
+        cp_async_some<Vector * kSize>(stage + place_of(j), from, in);
       }
     }
   }
-  static INGOT_DEV void fetch_one(const Prologue& prologue, T (&to)[Vector], const typename Prologue::Side& s, Index k,
-                                  bool in) {
+  INGOT_DEV void fetch(const Prologue& prologue, Index step, Index k_begin, Index k_end) {
+    if constexpr (!kAsync) {
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j) {
+        const Index k = k_begin + step * Plan::tile_k + k_of(j);
+        const bool in = mine(j) && inside[j % kSides] && k < k_end;
+        fetch_one(prologue, staged[j], side[j % kSides], depth_of(prologue, step, j, in ? k : k_begin), in);
+      }
+    }
+  }
+  static INGOT_DEV void fetch_one(const Prologue& prologue, T (&to)[Vector], const typename Prologue::Side& s,
+                                  const Depth& depth, bool in) {
     Vec<T, Vector> v = {};
     if constexpr (Raw) {
       const T* from;
-      if (prologue.at(from, s, k) && in) v = load_vec<Vector>(from);
+      if (prologue.at(from, s, depth) && in) v = load_vec<Vector>(from);
     } else if (in) {
       float values[Vector];
-      prologue(values, s, k);
+      prologue(values, s, depth);
 #pragma unroll
       for (int i = 0; i < Vector; ++i) set_element(v[i], values[i]);
     }
@@ -321,16 +343,21 @@ INGOT_DEV void accumulate_mma(MmaTile<Plan, OperandA, OperandB>& tile, OperandA&
   const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
   const auto copy = [&](u32 offset, Index step) {
     if (step < steps) {
-      in_a.copy(a, shared + offset, k_begin + step * Plan::tile_k, k_end);
-      in_b.copy(b, shared + offset + OperandA::kBytes, k_begin + step * Plan::tile_k, k_end);
+      in_a.copy(a, shared + offset, step, k_begin, k_end);
+      in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
     }
     cp_async_commit();
   };
-#pragma unroll
+  in_a.table = shared + kRing;
+  in_b.table = shared + kRing + OperandA::kTableBytes;
+  for (int s = 0; s <= OperandA::kAhead; ++s) in_a.prepare(a, s, k_begin);
+  for (int s = 0; s <= OperandB::kAhead; ++s) in_b.prepare(b, s, k_begin);
+  if constexpr (OperandA::kTable || OperandB::kTable) cta_sync();
+#pragma unroll 1
   for (int s = 0; s < Plan::stages - 1; ++s) copy(s * kStage, s);
   if (steps > 0) {
-    in_a.fetch(a, k_begin, k_end);
-    in_b.fetch(b, k_begin, k_end);
+    in_a.fetch(a, 0, k_begin, k_end);
+    in_b.fetch(b, 0, k_begin, k_end);
     in_a.store(shared);
     in_b.store(shared + OperandA::kBytes);
   }
@@ -343,8 +370,10 @@ INGOT_DEV void accumulate_mma(MmaTile<Plan, OperandA, OperandB>& tile, OperandA&
     copy(last, step + Plan::stages - 1);
     const bool more = step + 1 < steps;
     if (more) {
-      in_a.fetch(a, k_begin + (step + 1) * Plan::tile_k, k_end);
-      in_b.fetch(b, k_begin + (step + 1) * Plan::tile_k, k_end);
+      in_a.fetch(a, step + 1, k_begin, k_end);
+      in_b.fetch(b, step + 1, k_begin, k_end);
+      in_a.prepare(a, step + 1 + OperandA::kAhead, k_begin);
+      in_b.prepare(b, step + 1 + OperandB::kAhead, k_begin);
     }
     tile.multiply(shared + now, shared + now + OperandA::kBytes);
     if (more) {
@@ -364,8 +393,10 @@ INGOT_DEV void contraction_mma(const PrologueA& a, const PrologueB& b, const Epi
                                typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
                                typename Plan::index k_end, u32 shared) {
   typedef typename Plan::index Index;
-  typedef MmaOperand<Plan, PrologueA, Plan::tile_m, Plan::a_along_k, Plan::a_vector, Plan::a_raw> OperandA;
-  typedef MmaOperand<Plan, PrologueB, Plan::tile_n, Plan::b_along_k, Plan::b_vector, Plan::b_raw> OperandB;
+  typedef MmaOperand<Plan, PrologueA, Plan::tile_m, Plan::a_along_k, Plan::a_vector, Plan::a_raw, Plan::a_table>
+      OperandA;
+  typedef MmaOperand<Plan, PrologueB, Plan::tile_n, Plan::b_along_k, Plan::b_vector, Plan::b_raw, Plan::b_table>
+      OperandB;
   constexpr int kBand = 8;
   const Index tiles_m = (m_end + Plan::tile_m - 1) / Plan::tile_m, tiles_n = (n_end + Plan::tile_n - 1) / Plan::tile_n;
   const Index block = blockIdx.x / Plan::cluster_k;
