@@ -16,8 +16,9 @@ Binding constant_binding(Tensor tensor) {
   b.loaded = std::make_shared<const Tensor>(std::move(tensor));
   return b;
 }
-Tensor scalar_of(DType type, int64_t value) {
-  Tensor t(type, {});
+/// One element for a body's input: a scalar, or of rank 1 where the body says so.
+Tensor one_element(const onnx::ValueInfo& input, DType type, int64_t value) {
+  Tensor t(type, input.type().tensor_type().shape().dim_size() == 1 ? std::vector<int64_t>{1} : std::vector<int64_t>{});
   t.set_int(0, value);
   return t;
 }
@@ -127,7 +128,8 @@ Status Importer::unroll_loop(const NodeSite& site) {
   std::vector<std::vector<ValueId>> scans(static_cast<size_t>(body->output_size() - states - 1));
   for (int64_t i = 0; runs && (trips < 0 || i < trips); ++i) {
     if (i >= kMostIterations) return unsupported(fmt::format("more than {} iterations", kMostIterations));
-    std::vector<Binding> inputs{constant_binding(scalar_of(DType::I64, i)), constant_binding(scalar_of(DType::Bool, 1))};
+    std::vector<Binding> inputs{constant_binding(one_element(body->input(0), DType::I64, i)),
+                                constant_binding(one_element(body->input(1), DType::Bool, 1))};
     inputs.insert(inputs.end(), state.begin(), state.end());
     auto outputs = INGOT_TRY(inline_body(site, *body, inputs, i));
     if (any_poisoned(outputs)) {

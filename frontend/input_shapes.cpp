@@ -32,7 +32,7 @@ std::optional<DimText> parse_dim(const std::string& text) {
   std::string_view rest = text;
   if (equals != std::string::npos || !(text[0] >= '0' && text[0] <= '9')) {
     dim.name = text.substr(0, equals);
-    if (dim.name != identifier(dim.name)) return std::nullopt;
+    if (dim.name != dimension_name(dim.name)) return std::nullopt;
     if (equals == std::string::npos) return dim;
     rest = rest.substr(equals + 1);
   }
@@ -183,7 +183,7 @@ Result<std::vector<TensorType>> InputShapes::resolve(const std::vector<const onn
   for (const onnx::ValueInfo* info : infos)
     for (const onnx::TensorShape::Dimension& d : info->type().tensor_type().shape().dim())
       if (const std::string& param = d.dim_param(); !param.empty() && !params_.contains(param))
-        params_[param] = fresh(identifier(param));
+        params_[param] = fresh(dimension_name(param));
   for (const auto& [name, texts] : options_.shapes) {
     const bool known =
         std::any_of(infos.begin(), infos.end(), [&](const onnx::ValueInfo* i) { return i->name() == name; });

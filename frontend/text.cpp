@@ -57,9 +57,13 @@ std::string identifier(std::string_view text) {
   std::string name;
   for (unsigned char c : text.substr(0, kLongestName)) name += c < 0x80 && std::isalnum(c) ? static_cast<char>(c) : '_';
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name.insert(0, "d");
-  if (is_kernel_name(name)) name += "_dim";
   if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) name += "_";
   return name;
+}
+
+std::string dimension_name(std::string_view text) {
+  const std::string name = identifier(text);
+  return is_kernel_name(name) ? name + "_dim" : name;
 }
 
 }  // namespace ingot

@@ -14,5 +14,7 @@ std::string quote_name(std::string_view name);
 std::optional<int64_t> parse_int(std::string_view text);
 /// Letters, digits and '_' of the text, not starting with a digit, and no word that C++ or the IR's text form reserves.
 std::string identifier(std::string_view text);
+/// As identifier, and different from every name that kernels give their indices and values.
+std::string dimension_name(std::string_view text);
 
 }  // namespace ingot

@@ -70,7 +70,7 @@ int threads_of(const MmaCandidate& x) { return x.tile_m / x.warp_m * (x.tile_n /
 
 /// Blocks that registers allow on one SM; more than 1 is asked of the compiler (__launch_bounds__).
 int blocks_by_registers(int element, bool window, int warp_results, int threads) {
-  const int registers = warp_results / 32 * (element == 4 ? 2 : 1) + 64 + (element == 4 && window ? 64 : 0);
+  const int registers = element == 4 ? warp_results / 16 + (window ? 128 : 64) : warp_results / 32 + 80;
   return std::clamp(65536 / (registers * threads), 1, 2);
 }
 double residents(const Problem& p, const MmaCandidate& x) {
@@ -87,7 +87,8 @@ double estimated_cycles(const Problem& p, const Machine& machine, const MmaCandi
   const double together = std::min(blocks, residents(p, x)), warps = threads_of(x) / 32.0;
   const double busy = std::min(1.0, std::min(together * warps, 16.0) / 10.0);  // fewer warps wait for each other
   const double multiplies = x.tile_m * x.tile_n * k / (machine.multiplies * busy);
-  const double fragments = x.tile_m * x.tile_n * k * (1.0 / x.warp_m + 1.0 / x.warp_n) * p.element / machine.shared_bytes;
+  const double reads = x.tile_m * x.tile_n * (1.0 / x.warp_m + 1.0 / x.warp_n), writes = x.tile_m + x.tile_n;
+  const double fragments = (reads + writes) * k * p.element / machine.shared_bytes;
   const double memory = (x.tile_m * p.a.bytes + x.tile_n * p.b.bytes) * k / machine.l2_bytes;
   const double gathers = (x.tile_m * p.a.gather + x.tile_n * p.b.gather) * k;
   const double results = x.tile_m * x.tile_n * p.result_bytes / machine.memory_bytes / cluster +
