@@ -103,10 +103,12 @@ void bind_group(FunctorPrinter& f, const AxisGroup& group, const std::string& ob
 
 }  // namespace
 
-void TilesPrinter::print_mma_prologue(const char* name, const Expr& value, const std::vector<Axis>& side,
+void TilesPrinter::print_mma_prologue(const char* name, const Expr& operand, const std::vector<Axis>& side,
                                       const char* side_name, bool along_k, int vector, bool raw) {
   const char* index = expr_.index_type();
-  std::vector<Axis> side_axes = side, k_axes = contract_.k;
+  const OperandView view = view_of(contract_, operand);
+  const Expr& value = view.value;
+  std::vector<Axis> side_axes = side, k_axes = view.k;
   Expr inner, base;
   Body uses = as_body(value);
   if (vector > 1 && !raw) {

@@ -121,7 +121,7 @@ class TilesPrinter : public CudaPrinter {
   // ---- tensor cores (cuda_mma.cpp) ----
   void print_mma();
   void print_mma_plan(const char* name, const Schedule& schedule);
-  void print_mma_prologue(const char* name, const Expr& value, const std::vector<Axis>& side, const char* side_name,
+  void print_mma_prologue(const char* name, const Expr& operand, const std::vector<Axis>& side, const char* side_name,
                           bool along_k, int vector, bool raw);
   void print_mma_epilogue();
   void splice(const FunctorPrinter& f);

@@ -39,6 +39,13 @@ TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
 MultiplyUnit multiply_unit(const Contract& contract, const TargetTraits& target);
 void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& schedule);
 void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& details);
+/// An operand over its own axes along k: one axis where the element lies at a fixed distance from the next along all of
+/// them (the weights of a window, whatever the axes of the other operand).
+struct OperandView {
+  Expr value;
+  std::vector<Axis> k;
+};
+OperandView view_of(const Contract& contract, const Expr& value);
 /// The schedule of the second tile: large_from results and more.
 Schedule large_schedule(const Schedule& schedule);
 /// What the operands are in shared memory.

@@ -145,8 +145,9 @@ OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* in
 
 /// Elements of a window: their place along k is a channel, a row and a column, and costs divisions and registers.
 int k_axes_of(const Contract& c, const Expr& value) {
+  const OperandView view = view_of(c, value);
   int axes = 0;
-  for (const Axis& a : c.k) axes += depends_on(value, a.var.name()) && !a.extent.is_const(1);
+  for (const Axis& a : view.k) axes += depends_on(view.value, a.var.name()) && !a.extent.is_const(1);
   return axes;
 }
 bool has_window(const Contract& c) { return k_axes_of(c, c.a) > 1 || k_axes_of(c, c.b) > 1; }
@@ -189,6 +190,27 @@ MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
   return c.a_type == DType::BF16 && c.b_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::Tf32x3;
 }
 
+OperandView view_of(const Contract& c, const Expr& value) {
+  const OperandView as_is{value, c.k};
+  if (c.k.size() < 2) return as_is;
+  bool flat = true;
+  visit(value, [&](const Expr& e) {
+    if (e.op() != ExprOp::Load) return;
+    for (size_t i = 0; i + 1 < c.k.size(); ++i) {
+      const auto a = linear_coefficient(e.arg(0), c.k[i].var.name()), b = linear_coefficient(e.arg(0), c.k[i + 1].var.name());
+      flat &= a && b && simplify(*a - *b * c.k[i + 1].extent).is_const(0);
+    }
+  });
+  const Expr rest = rewrite(value, [](const Expr& e) { return e.op() == ExprOp::Load ? zero_of(e) : Expr(); });
+  for (const Axis& a : c.k) flat &= !depends_on(rest, a.var.name());
+  if (!flat) return as_is;
+  const Expr extent = total_of(c.k), var = Expr::index("k_flat", extent);
+  Bindings bindings;
+  for (const Axis& a : c.k) bindings[a.var.name()] = Expr(0);
+  bindings[c.k.back().var.name()] = var;
+  return {simplify(substitute(value, bindings)), {{var, extent}}};
+}
+
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element) {
   RawAccess access;
   const Expr* load = &value;
@@ -210,8 +232,9 @@ std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DTy
 void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const Contract& c = *kernel.contract();
   const DType element = element_of(s.unit);
-  const OperandForm a = operand_form(kernel, c.a, inner_axis(d.a_along_k ? c.k : c.m), element);
-  const OperandForm b = operand_form(kernel, c.b, inner_axis(d.b_along_k ? c.k : c.n), element);
+  const OperandView view_a = view_of(c, c.a), view_b = view_of(c, c.b);
+  const OperandForm a = operand_form(kernel, view_a.value, inner_axis(d.a_along_k ? view_a.k : c.m), element);
+  const OperandForm b = operand_form(kernel, view_b.value, inner_axis(d.b_along_k ? view_b.k : c.n), element);
   d.a_vector = a.vector;
   d.b_vector = b.vector;
   d.a_raw = a.raw;

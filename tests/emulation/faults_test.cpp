@@ -140,7 +140,7 @@ TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
       {"one copy too few is waited for", kMma, "cp_async_wait<Plan::stages - 2>()", "cp_async_wait<Plan::stages - 1>()",
        "shared-race"},
       {"the stage in use is overwritten", kMma, "copy(last, step", "copy(now, step", "shared-race"},
-      {"k is not guarded", kMma, "in &= prologue.at(from, s, k) && k < k_end;", "in &= prologue.at(from, s, k);",
+      {"k is not guarded", kMma, "bool in = inside[kSides == 1 ? 0 : j] && k < k_end;", "bool in = inside[kSides == 1 ? 0 : j];",
        "global-out-of-bounds"},
       {"rows are not guarded", kMma, "inside[j] = x < x_end;", "inside[j] = true;", "global-out-of-bounds"},
       {"results behind the last row are stored", kMma, "if (m >= m_end || n >= n_end) continue;",

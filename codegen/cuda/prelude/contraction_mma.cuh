@@ -55,8 +55,15 @@ template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Ra
   bool inside[kSides];
   T staged[kAsync ? 1 : kVectors][Vector];
 
-  static INGOT_DEV int row_of(int j) { return (threadIdx.x + j * Plan::threads) / kAcross; }
-  static INGOT_DEV int column_of(int j) { return (threadIdx.x + j * Plan::threads) % kAcross * Vector; }
+  // Whole rows at a time, as a rule: then a thread stays in its column, and its rows are a constant apart.
+  static constexpr bool kRowwise = Plan::threads % kAcross == 0;
+  static INGOT_DEV int row_of(int j) {
+    return kRowwise ? (int)(threadIdx.x / kAcross) + j * (Plan::threads / kAcross)
+                    : (int)(threadIdx.x + j * Plan::threads) / kAcross;
+  }
+  static INGOT_DEV int column_of(int j) {
+    return (kRowwise ? (int)(threadIdx.x % kAcross) : (int)(threadIdx.x + j * Plan::threads) % kAcross) * Vector;
+  }
   static INGOT_DEV int k_of(int j) { return AlongK ? column_of(j) : row_of(j); }
   static INGOT_DEV bool mine(int j) { return kWhole || threadIdx.x + j * Plan::threads < kTotal; }
   static INGOT_DEV u32 place_of(int j) { return row_of(j) * kRow + column_of(j) * kSize; }
