@@ -42,7 +42,8 @@ const Node* only_reader(const Graph& g, ValueId v) {
 std::optional<ValueId> channel_operand(const Graph& g, const Node& n, ValueId v, size_t axis) {
   if (n.inputs.size() != 2) return std::nullopt;
   const ValueId c = n.inputs[0] == v ? n.inputs[1] : n.inputs[0];
-  if (!g.value(c).constant || n.inputs[0] != v) return std::nullopt;
+  const bool commutes = n.op->name == "Add" || n.op->name == "Mul";
+  if (!g.value(c).constant || (n.inputs[0] != v && !commutes)) return std::nullopt;
   const Shape &s = g.value(c).type.shape, &out = g.value(v).type.shape;
   if (s.size() + axis < out.size()) return std::nullopt;
   for (size_t d = 0; d < s.size(); ++d) {
@@ -50,6 +51,49 @@ std::optional<ValueId> channel_operand(const Graph& g, const Node& n, ValueId v,
     if (channel ? !s[d].same(out[axis]) : !s[d].is_const(1)) return std::nullopt;
   }
   return c;
+}
+
+/// The pointwise node that each branch goes on with, when it is the same one; no readers otherwise.
+struct Step {
+  std::vector<const Node*> readers;
+  std::vector<ValueId> operands;
+};
+Step common_step(const Graph& g, const std::vector<Branch>& branches, const JoinAxes& axes) {
+  Step step;
+  for (const Branch& b : branches) {
+    const Node* n = only_reader(g, b.at);
+    if (!n || !n->op->lowers_as<Pointwise>()) return {};
+    const Node* first = step.readers.empty() ? n : step.readers[0];
+    if (n->op != first->op || !(n->attrs == first->attrs) || n->inputs.size() != first->inputs.size()) return {};
+    if (n->inputs.size() > 1) {
+      const auto c = channel_operand(g, *n, b.at, axes.output);
+      if (!c || (!step.operands.empty() && g.value(*c).type.rank() != g.value(step.operands[0]).type.rank())) return {};
+      step.operands.push_back(*c);
+    }
+    step.readers.push_back(n);
+  }
+  return step;
+}
+/// Where the branches part, one of them goes on with pointwise work that would no longer ride on its product.
+bool loses_epilogue(const Graph& g, std::vector<Branch> branches, const JoinAxes& axes) {
+  for (;;) {
+    const Step step = common_step(g, branches, axes);
+    if (step.readers.empty()) break;
+    for (size_t i = 0; i < branches.size(); ++i) branches[i].at = step.readers[i]->outputs[0];
+  }
+  for (const Branch& b : branches)
+    for (NodeId u : g.value(b.at).users)
+      if (g.node(u).op->lowers_as<Pointwise>()) return true;
+  return false;
+}
+
+std::string branches_label(const Graph& g, const std::vector<Branch>& branches) {
+  std::string text;
+  for (const Branch& b : branches) {
+    const Origin& o = g.node(b.product).origin;
+    text += (text.empty() ? "" : ", ") + (o.nodes.empty() ? std::string(g.node(b.product).op->name) : o.nodes[0]);
+  }
+  return text;
 }
 
 class Merger {
@@ -82,32 +126,19 @@ class Merger {
   }
   /// When every branch goes on with the same pointwise operator, does it on the joined value.
   Result<ValueId> step(ValueId joined) {
-    std::vector<const Node*> readers;
-    std::vector<ValueId> operands;
-    for (const Branch& b : branches_) {
-      const Node* n = only_reader(g_, b.at);
-      if (!n || !n->op->lowers_as<Pointwise>()) return ValueId();
-      if (!readers.empty() && (n->op != readers[0]->op || !(n->attrs == readers[0]->attrs) || n->inputs.size() != readers[0]->inputs.size())) return ValueId();
-      if (n->inputs.size() > 1) {
-        const auto c = channel_operand(g_, *n, b.at, axes_.output);
-        if (!c || (!operands.empty() && b_.shape(*c).size() != b_.shape(operands[0]).size())) return ValueId();
-        operands.push_back(*c);
-      }
-      readers.push_back(n);
+    const Step next = common_step(g_, branches_, axes_);
+    if (next.readers.empty()) return ValueId();
+    const OpDef& row = *next.readers[0]->op;
+    const AttrsBox attrs = next.readers[0]->attrs;
+    for (size_t i = 0; i < branches_.size(); ++i) {
+      branches_[i].at = next.readers[i]->outputs[0];
+      b_.origin.merge(next.readers[i]->origin);
     }
-    std::vector<ValueId> next;
-    for (const Node* n : readers) {
-      next.push_back(n->outputs[0]);
-      b_.origin.merge(n->origin);
-    }
-    const OpDef& row = *readers[0]->op;
-    const AttrsBox attrs = readers[0]->attrs;
     std::vector<ValueId> inputs{joined};
-    if (!operands.empty()) {
-      const size_t rank = b_.shape(operands[0]).size();
-      inputs.push_back(INGOT_TRY(concat(operands, rank - (b_.shape(joined).size() - axes_.output))));
+    if (!next.operands.empty()) {
+      const size_t rank = b_.shape(next.operands[0]).size();
+      inputs.push_back(INGOT_TRY(concat(next.operands, rank - (b_.shape(joined).size() - axes_.output))));
     }
-    for (size_t i = 0; i < branches_.size(); ++i) branches_[i].at = next[i];
     return b_.add(row, attrs, inputs);
   }
   Status split(ValueId joined) {
@@ -133,7 +164,7 @@ class Merger {
 
 }  // namespace
 
-Result<bool> merge_contractions(Graph& graph, const PassContext&) {
+Result<bool> merge_contractions(Graph& graph, const PassContext& ctx) {
   std::map<std::pair<ValueId, std::string>, std::vector<Branch>> families;
   for (NodeId id : graph.order()) {
     const Node& n = graph.node(id);
@@ -145,6 +176,10 @@ Result<bool> merge_contractions(Graph& graph, const PassContext&) {
   for (auto& [key, branches] : families) {
     if (branches.size() < 2) continue;
     const JoinAxes axes = *join_axes(graph, graph.node(branches[0].product));
+    if (loses_epilogue(graph, branches, axes)) {
+      ctx.refuse(branches_label(graph, branches), "each other", "joined, their epilogues would be kernels of their own");
+      continue;
+    }
     INGOT_TRY(Merger(graph, branches, axes).run());
     changed = true;
   }
