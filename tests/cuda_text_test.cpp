@@ -157,7 +157,9 @@ TEST_CASE("wide plans compile without spills", "[nvrtc]") {
   for (const Sample& sample :
        {broadcast_add(300, 128, DType::F16), max_pool(1, 8, 8, 6, true), softmax(300, 1024, DType::F16),
         matmul(1, 512, 512, 256, false, false, DType::F32), matmul(1, 512, 512, 256, true, true, DType::F16),
-        conv(2, 64, 28, 28, 128, 3, 1, true), conv(2, 64, 28, 28, 128, 3, 1, false)}) {
+        conv(2, 64, 28, 28, 128, 3, 1, true), conv(2, 64, 28, 28, 128, 3, 1, false),
+        conv(2, 64, 28, 28, 128, 3, 1, false, DType::F16), conv(2, 64, 28, 28, 256, 3, 1, true, DType::F16),
+        dynamic_matmul(300, 1024, 512, DType::F16), dynamic_matmul(300, 1024, 512, DType::F32)}) {
     check_compiles(sample, {"sm_75"}, tiny_machine(75));
     check_compiles(sample, {"sm_80", "sm_86"}, tiny_machine(80));
     check_compiles(sample, {"sm_90a"}, tiny_machine());
@@ -225,16 +227,14 @@ TEST_CASE("tensor cores in tiles of every shape", "[emulated]") {
     }
   };
   check_all(MultiplyUnit::Tf32x3, {matmul(1, 150, 140, 50, false, false, DType::F32),
-                                   matmul(2, 36, 68, 132, true, true, DType::F32),
-                                   conv(2, 5, 9, 8, 40, 3, 1, false), conv(1, 12, 9, 8, 40, 3, 2, true),
-                                   activated_matmul(37, 70, 45, DType::F32, true)});
-  check_all(MultiplyUnit::F16, {matmul(1, 136, 144, 72, false, false, DType::F16),
-                                matmul(3, 40, 33, 51, true, true, DType::F16, true),
-                                conv(2, 8, 7, 7, 33, 3, 2, false, DType::F16),
-                                conv(2, 8, 7, 9, 34, 3, 1, true, DType::F16),
-                                activated_matmul(70, 64, 40, DType::F16, false)});
-  check_all(MultiplyUnit::BF16, {matmul(1, 70, 66, 100, false, true, DType::BF16),
-                                 matmul(1, 72, 64, 96, true, false, DType::BF16)});
+                                   matmul(2, 36, 68, 132, true, true, DType::F32), conv(2, 5, 9, 8, 40, 3, 1, false),
+                                   conv(1, 12, 9, 8, 40, 3, 2, true), activated_matmul(37, 70, 45, DType::F32, true)});
+  check_all(MultiplyUnit::F16,
+            {matmul(1, 136, 144, 72, false, false, DType::F16), matmul(3, 40, 33, 51, true, true, DType::F16, true),
+             conv(2, 8, 7, 7, 33, 3, 2, false, DType::F16), conv(2, 8, 7, 9, 34, 3, 1, true, DType::F16),
+             activated_matmul(70, 64, 40, DType::F16, false)});
+  check_all(MultiplyUnit::BF16,
+            {matmul(1, 70, 66, 100, false, true, DType::BF16), matmul(1, 72, 64, 96, true, false, DType::BF16)});
   check_schedule(matmul(1, 150, 300, 72, false, false, DType::F16), mma(MultiplyUnit::F16, 128, 256, 64, 64, 1, 1, 3));
 }
 
@@ -252,9 +252,7 @@ TEST_CASE("with rows known at run time only, a kernel has a tile for few and one
 }
 
 TEST_CASE("the planner gives products to tensor cores, and shares k where tiles are few", "[text]") {
-  const auto plan = [](const Sample& sample, int capability) {
-    return emit(sample, cuda_traits(capability)).schedule;
-  };
+  const auto plan = [](const Sample& sample, int capability) { return emit(sample, cuda_traits(capability)).schedule; };
   const Sample f32 = matmul(1, 512, 49, 4608, false, false, DType::F32);
   CHECK(plan(f32, 75).unit == MultiplyUnit::Simt);
   CHECK(plan(f32, 80).unit == MultiplyUnit::Tf32x3);

@@ -118,8 +118,9 @@ void TilesPrinter::print_mma_prologue(const char* name, const Expr& operand, con
     lanes_in.back().var = base;
     uses.push_back({Let{Expr::local("base", DType::I64), base}});
   }
-  out_.comment(fmt::format("elements ({}), {} at a time", along_k ? fmt::format("{}, k + i", side_name)
-                                                                   : fmt::format("{} + i, k", side_name), vector));
+  out_.comment(fmt::format("elements ({}), {} at a time",
+                           along_k ? fmt::format("{}, k + i", side_name) : fmt::format("{} + i, k", side_name),
+                           vector));
   auto type = out_.type_block("struct " + std::string(name));
   out_.line("Args args;");
   AxisGroup row{{{contract_.batch, "batch"}, {side_axes, side_name}}, {}}, depth{{{k_axes, "k"}}, {}};
@@ -158,8 +159,8 @@ void TilesPrinter::print_mma_epilogue() {
   {
     auto type = out.type_block("struct Epilogue");
     out.line("Args args;");
-    auto call = out.block(fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} n, {1} (&acc)[{2}]) const", index,
-                                      acc_type(), vector));
+    auto call = out.block(fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} n, {1} (&acc)[{2}]) const",
+                                      index, acc_type(), vector));
     f.bind_args();
     std::vector<Axis> m = contract_.m, n = contract_.n;
     Body uses = contract_.epilogue;

@@ -23,10 +23,9 @@ struct MmaCandidate {
   int tile_m, tile_n, warp_m, warp_n, k_warps;
 };
 constexpr MmaCandidate kCandidates[] = {
-    {128, 128, 64, 32, 1}, {64, 256, 64, 32, 1},  {256, 64, 64, 32, 1},  {128, 64, 64, 32, 1}, {64, 128, 64, 32, 1},
-    {128, 64, 32, 32, 1},  {64, 128, 32, 32, 1}, {64, 64, 32, 32, 1}, {64, 64, 32, 32, 2}, {64, 32, 32, 32, 2},
-      {32, 64, 32, 32, 2},  {64, 32, 32, 32, 4},  {32, 64, 32, 32, 4}, {32, 32, 32, 32, 4},
-    {32, 32, 32, 32, 8},
+    {128, 128, 64, 32, 1}, {64, 256, 64, 32, 1}, {256, 64, 64, 32, 1}, {128, 64, 64, 32, 1}, {64, 128, 64, 32, 1},
+    {128, 64, 32, 32, 1},  {64, 128, 32, 32, 1}, {64, 64, 32, 32, 1},  {64, 64, 32, 32, 2},  {64, 32, 32, 32, 2},
+    {32, 64, 32, 32, 2},   {64, 32, 32, 32, 4},  {32, 64, 32, 32, 4},  {32, 32, 32, 32, 4},  {32, 32, 32, 32, 8},
 };
 // 16-bit operands only: there the larger tile of a warp is worth its registers.
 constexpr MmaCandidate kWideCandidates[] = {{128, 256, 64, 64, 1}, {256, 128, 64, 64, 1}, {128, 128, 64, 64, 1}};
@@ -74,9 +73,10 @@ int blocks_by_registers(int element, bool window, int warp_results, int threads)
   return std::clamp(65536 / (registers * threads), 1, 2);
 }
 double residents(const Problem& p, const MmaCandidate& x) {
-  const int shared = std::max(3 * stage_bytes(p, x.tile_m, x.tile_n, step_of(p, x)),
-                              result_bytes(x.tile_m, x.tile_n, p.out_along_m));
-  return std::clamp(p.shared_limit / shared, 1, blocks_by_registers(p.element, p.window, x.warp_m * x.warp_n, threads_of(x)));
+  const int shared =
+      std::max(3 * stage_bytes(p, x.tile_m, x.tile_n, step_of(p, x)), result_bytes(x.tile_m, x.tile_n, p.out_along_m));
+  return std::clamp(p.shared_limit / shared, 1,
+                    blocks_by_registers(p.element, p.window, x.warp_m * x.warp_n, threads_of(x)));
 }
 
 /// Cycles of the busiest SM.
@@ -121,12 +121,6 @@ OperandCost cost_of(const Kernel& kernel, const Expr& value, int vector, bool ra
 
 int vector_along(const Kernel& kernel, const Expr& value, const Axis* inner, int most) {
   return inner ? widest_vector(kernel, as_body(value), inner->var, inner->extent, most) : 1;
-}
-
-bool has_load(const Expr& e) {
-  bool found = false;
-  visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Load; });
-  return found;
 }
 
 struct OperandForm {
@@ -190,45 +184,6 @@ MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
   return c.a_type == DType::BF16 && c.b_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::Tf32x3;
 }
 
-OperandView view_of(const Contract& c, const Expr& value) {
-  const OperandView as_is{value, c.k};
-  if (c.k.size() < 2) return as_is;
-  bool flat = true;
-  visit(value, [&](const Expr& e) {
-    if (e.op() != ExprOp::Load) return;
-    for (size_t i = 0; i + 1 < c.k.size(); ++i) {
-      const auto a = linear_coefficient(e.arg(0), c.k[i].var.name()), b = linear_coefficient(e.arg(0), c.k[i + 1].var.name());
-      flat &= a && b && simplify(*a - *b * c.k[i + 1].extent).is_const(0);
-    }
-  });
-  const Expr rest = rewrite(value, [](const Expr& e) { return e.op() == ExprOp::Load ? zero_of(e) : Expr(); });
-  for (const Axis& a : c.k) flat &= !depends_on(rest, a.var.name());
-  if (!flat) return as_is;
-  const Expr extent = total_of(c.k), var = Expr::index("k_flat", extent);
-  Bindings bindings;
-  for (const Axis& a : c.k) bindings[a.var.name()] = Expr(0);
-  bindings[c.k.back().var.name()] = var;
-  return {simplify(substitute(value, bindings)), {{var, extent}}};
-}
-
-std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element) {
-  RawAccess access;
-  const Expr* load = &value;
-  if (value.op() == ExprOp::Select) {
-    if (!value.arg(2).is_const(0) || has_load(value.arg(0))) return std::nullopt;
-    access.guard = value.arg(0);
-    load = &value.arg(1);
-  }
-  if (load->op() != ExprOp::Load || has_load(load->arg(0))) return std::nullopt;
-  access.buffer = load->buffer();
-  access.index = load->arg(0);
-  if (access.buffer >= static_cast<int>(kernel.buffers.size())) return std::nullopt;
-  if (kernel.buffers[static_cast<size_t>(access.buffer)].type != element) return std::nullopt;
-  bool changes = false;
-  each_access(kernel.body, [&](int buffer, const Expr&, bool store) { changes |= store && buffer == access.buffer; });
-  return changes ? std::nullopt : std::optional(access);
-}
-
 void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const Contract& c = *kernel.contract();
   const DType element = element_of(s.unit);
@@ -248,7 +203,8 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
   const int size = static_cast<int>(size_of(element));
   const auto shared_of = [&](const Schedule& t) {
-    const int stage = row_bytes(d.a_along_k, t.tile_m, t.tile_k, size) + row_bytes(d.b_along_k, t.tile_n, t.tile_k, size);
+    const int stage =
+        row_bytes(d.a_along_k, t.tile_m, t.tile_k, size) + row_bytes(d.b_along_k, t.tile_n, t.tile_k, size);
     const int tables = (d.a_table + d.b_table) * t.stages * t.tile_k * kTableBytes;
     return std::max(t.stages * stage + tables, result_bytes(t.tile_m, t.tile_n, d.out_along_m));
   };
@@ -284,6 +240,7 @@ Choice choose(const Problem& p, const Machine& machine, const std::vector<MmaCan
               bool clusters) {
   Choice best;
   for (const MmaCandidate& x : candidates) {
+    if (p.window && x.warp_m * x.warp_n > 64 * 32) continue;  // no registers left for the gathers
     if (!fits(p, x) || (threads && threads_of(x) != threads)) continue;
     for (int cluster = 1; cluster <= (clusters ? 8 : 1); cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
@@ -319,7 +276,8 @@ void plan_two(const Kernel& kernel, const Machine& machine, const std::vector<Mm
   Problem large = p;
   set_extents(p, kernel, kSmallDim);
   int64_t many = kLargeDim;
-  for (set_extents(large, kernel, many); many < kLargestDim && large.m * large.n * large.batch < kManyResults; many *= 2)
+  for (set_extents(large, kernel, many); many < kLargestDim && large.m * large.n * large.batch < kManyResults;
+       many *= 2)
     set_extents(large, kernel, many * 2);
   const double best_small = choose(p, machine, candidates, 0, machine.clusters).cycles;
   const double best_large = choose(large, machine, candidates, 0, false).cycles;
@@ -342,7 +300,8 @@ void plan_two(const Kernel& kernel, const Machine& machine, const std::vector<Mm
   for (int64_t dim = kSmallDim; dim <= many; ++dim) {
     Problem q = p;
     set_extents(q, kernel, dim);
-    if (dim < many && estimated_cycles(q, machine, b.tile, 1) >= estimated_cycles(q, machine, a.tile, a.cluster)) continue;
+    if (dim < many && estimated_cycles(q, machine, b.tile, 1) >= estimated_cycles(q, machine, a.tile, a.cluster))
+      continue;
     s.large_from = static_cast<int64_t>(q.m * q.n * q.batch);
     break;
   }

@@ -64,11 +64,16 @@ bool is_reported(const Outcome& outcome, const std::string& word) {
   return false;
 }
 
+constexpr const char* kMma = "prelude/contraction_mma.cuh";
+constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
+
 void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = nullptr,
            bool one_block_for_all_batches = false) {
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
-  std::string source = *fault.file ? inlined(emitted.source, fault.file) : emitted.source;
+  const bool is_nested = std::string(fault.file) == kMmaOperand;
+  const std::string outer = is_nested ? inlined(emitted.source, kMma) : emitted.source;
+  std::string source = *fault.file ? inlined(outer, fault.file) : outer;
   REQUIRE(source.find(fault.before) != std::string::npos);
   emitted.source = replace_all(source, fault.before, fault.after);
   if (one_block_for_all_batches) emitted.grid[2] = 1;
@@ -86,7 +91,6 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
 }
 
 constexpr const char* kSimt = "prelude/contraction_simt.cuh";
-constexpr const char* kMma = "prelude/contraction_mma.cuh";
 constexpr const char* kSkinny = "prelude/contraction_skinny.cuh";
 constexpr const char* kReduce = "prelude/reduce.cuh";
 
@@ -140,26 +144,32 @@ TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
       {"one copy too few is waited for", kMma, "cp_async_wait<Plan::stages - 2>()", "cp_async_wait<Plan::stages - 1>()",
        "shared-race"},
       {"the stage in use is overwritten", kMma, "copy(last, step", "copy(now, step", "shared-race"},
-      {"k is not guarded", kMma, "bool in = inside[kSides == 1 ? 0 : j] && k < k_end;", "bool in = inside[kSides == 1 ? 0 : j];",
-       "global-out-of-bounds"},
-      {"rows are not guarded", kMma, "inside[j] = x < x_end;", "inside[j] = true;", "global-out-of-bounds"},
+      {"k is not guarded", kMmaOperand, "bool in = inside[kSides == 1 ? 0 : j] && k < k_end;",
+       "bool in = inside[kSides == 1 ? 0 : j];", "global-out-of-bounds"},
+      {"rows are not guarded", kMmaOperand, "inside[j] = x < x_end;", "inside[j] = true;", "global-out-of-bounds"},
       {"results behind the last row are stored", kMma, "if (m >= m_end || n >= n_end) continue;",
        "if (n >= n_end) continue;", "global-out-of-bounds"},
-      {"partial sums are added without a barrier", kMma, "if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();",
-       "", "shared-race"},
+      {"partial sums are added without a barrier", kMma,
+       "if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();", "", "shared-race"},
       {"results overwrite a stage in use", kMma, "  cp_async_wait<0>();\n  cta_sync();", "  cp_async_wait<0>();",
        "shared-race"},
       {"the small half is left out", kMma, "mma_1688_tf32(sum[j], a_small, big[s][j]);", "", "inexact"},
-      {"the wrong half of k", kMma, "r[1] = lds<u32>(at + 4 * kRow);", "r[1] = lds<u32>(at);", "wrong"},
+      {"the wrong half of k", kMmaOperand, "r[1] = lds<u32>(at + 4 * kRow);", "r[1] = lds<u32>(at);", "wrong"},
   };
   for (const Fault& fault : faults) plant(raw, fault, &schedule);
-  plant(computed, {"elements are stored into the stage in use", kMma, "in_a.store(shared + next);",
-                   "in_a.store(shared + now);", "shared-race"}, &schedule);
+  plant(computed,
+        {"elements are stored into the stage in use", kMma, "in_a.store(shared + next);", "in_a.store(shared + now);",
+         "shared-race"},
+        &schedule);
   schedule.cluster_k = 2;
-  plant(raw, {"sums of the other block are read too early", kMma,
-              "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    tile.finish", "tile.finish", "race"}, &schedule);
-  plant(raw, {"a block leaves while another reads its sums", kMma,
-              "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    else cta_sync();", "", "peer-exited"}, &schedule);
+  plant(raw,
+        {"sums of the other block are read too early", kMma,
+         "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    tile.finish", "tile.finish", "race"},
+        &schedule);
+  plant(raw,
+        {"a block leaves while another reads its sums", kMma,
+         "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    else cta_sync();", "", "peer-exited"},
+        &schedule);
 }
 
 TEST_CASE("faults in thin products", "[emulated]") {

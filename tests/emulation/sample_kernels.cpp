@@ -296,19 +296,17 @@ Sample activated_matmul(int64_t m, int64_t n, int64_t kk, DType type, bool b_tra
   product.acc = Expr::local("acc", DType::F32);
   product.epilogue.push_back({Store{3, im * n + in, product.acc + Expr::load(2, type, im * n + in)}});
   k.body.push_back({product});
-  return {fmt::format("activated_matmul_{}x{}x{}_{}", m, n, kk, name_of(type)),
-          k,
-          {},
-          size_of(type) == 2 ? 8e-3 : 1e-5};
+  return {
+      fmt::format("activated_matmul_{}x{}x{}_{}", m, n, kk, name_of(type)), k, {}, size_of(type) == 2 ? 8e-3 : 1e-5};
 }
 
 Sample dynamic_matmul(int64_t rows, int64_t n, int64_t kk, DType type) {
   const Expr m = Expr::symbol("N", 1, 65536);
   const Expr im = index("i", m), in = index("j", n), ik = index("k", kk);
-  Kernel k = kernel("matmul_add",
-                    {input("x", type, {m, kk}), input("w", type, {kk, n}), input("bias", type, {n}),
-                     output("out0", type, {m, n})},
-                    {});
+  Kernel k = kernel(
+      "matmul_add",
+      {input("x", type, {m, kk}), input("w", type, {kk, n}), input("bias", type, {n}), output("out0", type, {m, n})},
+      {});
   k.dims = {m};
   Contract product;
   product.m = {axis(im)};

@@ -2,181 +2,24 @@
 // epilogue.
 //
 // A kernel brings three functors and a Plan:
-//   PrologueA   side(b, m), depth(k): what an element needs of its row, computed once for a thread, and of its place along
-//               k; then, for a_vector elements,
+//   PrologueA   side(b, m), depth(k): what an element needs of its row, computed once for a thread, and of its place
+//               along k; then, for a_vector elements,
 //                 raw:      at(from, side, depth): where they lie in memory; false: they are zeros, and nothing is read
 //                 computed: a(out, side, depth): their values. They are k + i (along k) or m + i (along m)
 //   PrologueB   the same for n
 //   Epilogue    e(b, m, n, acc): called for e_vector neighbouring results along n (or m: out_along_m)
 //   Plan        element (float: three tf32 products with f32 accuracy; f16; bf16), index (int or i64), tile_m, tile_n,
 //               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
-//               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k, b_along_k
-//               (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector, e_vector, a_table,
-//               b_table (depths are worth a table in shared memory: windows)
+//               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k,
+//               b_along_k (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector,
+//               e_vector, a_table, b_table (depths are worth a table in shared memory: windows)
 // Extents along a vector are multiples of it.
 //
 // Shared memory is a ring of stages. Raw operands of at least 4 bytes go there by cp.async, stages - 1 tiles ahead; all
 // others through registers, one tile ahead. An operand lies there as in memory: rows along k, or rows along m or n.
 #pragma once
-#include "prelude/cp_async.cuh"
-#include "prelude/mma.cuh"
+#include "prelude/mma_operand.cuh"
 #include "prelude/sync.cuh"
-
-template <class T> struct MmaTraits;
-template <> struct MmaTraits<f16> { static constexpr int type = kF16, k = 16; };
-template <> struct MmaTraits<bf16> { static constexpr int type = kBF16, k = 16; };
-template <> struct MmaTraits<float> { static constexpr int type = kTF32, k = 8; };
-
-INGOT_DEV void set_element(float& to, float value) { to = value; }
-INGOT_DEV void set_element(f16& to, float value) { to = to_f16(value); }
-INGOT_DEV void set_element(bf16& to, float value) { to = to_bf16(value); }
-
-/// One operand: a thread's share of its tile, the way into shared memory, and the way from there into registers.
-template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Raw, bool Table> struct MmaOperand {
-  typedef typename Plan::element T;
-  typedef typename Plan::index Index;
-  static constexpr int kSize = sizeof(T);
-  // Rows start 4 words apart modulo 32 where 16 bytes are read at a time, and 8 words where single words are.
-  static constexpr int kPad = AlongK || kSize == 2 ? 16 : 32;
-  static constexpr int kLong = AlongK ? Plan::tile_k : Tile, kRows = AlongK ? Tile : Plan::tile_k;
-  static constexpr int kRow = kLong * kSize + kPad, kBytes = kRows * kRow;
-  static constexpr int kAcross = kLong / Vector, kTotal = kRows * kAcross;
-  static constexpr int kVectors = (kTotal + Plan::threads - 1) / Plan::threads;
-  static constexpr bool kAsync = Raw && Vector * kSize >= 4, kWhole = kTotal % Plan::threads == 0;
-  // The depths of the stages on their way, computed by one thread each.
-  typedef typename Prologue::Depth Depth;
-  static constexpr bool kTable = Table && !AlongK;
-  static constexpr int kAhead = kAsync ? Plan::stages - 1 : 1;
-  static constexpr int kTableBytes = kTable ? (kAhead + 1) * Plan::tile_k * (int)sizeof(Depth) : 0;
-  u32 table;
-  static constexpr int kSides = AlongK || Plan::threads % kAcross != 0 ? kVectors : 1;
-  static_assert(kLong % Vector == 0, "a row of the tile is no multiple of the vector");
-  typename Prologue::Side side[kSides];
-  bool inside[kSides];
-  T staged[kAsync ? 1 : kVectors][Vector];
-
-  // Whole rows at a time, as a rule: then a thread stays in its column, and its rows are a constant apart.
-  static constexpr bool kRowwise = Plan::threads % kAcross == 0;
-  static INGOT_DEV int row_of(int j) {
-    return kRowwise ? (int)(threadIdx.x / kAcross) + j * (Plan::threads / kAcross)
-                    : (int)(threadIdx.x + j * Plan::threads) / kAcross;
-  }
-  static INGOT_DEV int column_of(int j) {
-    return (kRowwise ? (int)(threadIdx.x % kAcross) : (int)(threadIdx.x + j * Plan::threads) % kAcross) * Vector;
-  }
-  static INGOT_DEV int k_of(int j) { return AlongK ? column_of(j) : row_of(j); }
-  static INGOT_DEV bool mine(int j) { return kWhole || threadIdx.x + j * Plan::threads < kTotal; }
-  static INGOT_DEV u32 place_of(int j) { return row_of(j) * kRow + column_of(j) * kSize; }
-
-  INGOT_DEV void start(const Prologue& prologue, Index b, Index x0, Index x_end) {
-#pragma unroll
-    for (int j = 0; j < kSides; ++j) {
-      const Index x = x0 + (AlongK ? row_of(j) : column_of(j));
-      inside[j] = x < x_end;
-      side[j] = prologue.side(b, inside[j] ? x : x0);
-    }
-  }
-  /// Fills the table for one step.
-  INGOT_DEV void prepare(const Prologue& prologue, Index step, Index k_begin) const {
-    if constexpr (kTable) {
-      for (int i = threadIdx.x; i < Plan::tile_k; i += Plan::threads)
-        sts(entry(step, i), prologue.depth(k_begin + step * Plan::tile_k + i));
-    }
-  }
-  INGOT_DEV u32 entry(Index step, int k) const {
-    return table + ((int)(step % (kAhead + 1)) * Plan::tile_k + k) * (int)sizeof(Depth);
-  }
-  INGOT_DEV Depth depth_of(const Prologue& prologue, Index step, int j, Index k) const {
-    if constexpr (kTable) return lds<Depth>(entry(step, mine(j) ? k_of(j) : 0));
-    else return prologue.depth(k);
-  }
-  INGOT_DEV void copy(const Prologue& prologue, u32 stage, Index step, Index k_begin, Index k_end) {
-    if constexpr (kAsync) {
-      // One after the other where the side is the same: all at once would take the registers of the multiplication.
-#pragma unroll(kSides == 1 ? 2 : kVectors)
-      for (int j = 0; j < kVectors; ++j) {
-        if (!mine(j)) continue;
-        const Index k = k_begin + step * Plan::tile_k + k_of(j);
-        const T* from;
-        bool in = inside[kSides == 1 ? 0 : j] && k < k_end;
-        in &= prologue.at(from, side[kSides == 1 ? 0 : j], depth_of(prologue, step, j, k));
-        cp_async_some<Vector * kSize>(stage + place_of(j), from, in);
-      }
-    }
-  }
-  INGOT_DEV void fetch(const Prologue& prologue, Index step, Index k_begin, Index k_end) {
-    if constexpr (!kAsync) {
-#pragma unroll
-      for (int j = 0; j < kVectors; ++j) {
-        const Index k = k_begin + step * Plan::tile_k + k_of(j);
-        const bool in = mine(j) && inside[j % kSides] && k < k_end;
-        fetch_one(prologue, staged[j], side[j % kSides], depth_of(prologue, step, j, in ? k : k_begin), in);
-      }
-    }
-  }
-  static INGOT_DEV void fetch_one(const Prologue& prologue, T (&to)[Vector], const typename Prologue::Side& s,
-                                  const Depth& depth, bool in) {
-    Vec<T, Vector> v = {};
-    if constexpr (Raw) {
-      const T* from;
-      if (prologue.at(from, s, depth) && in) v = load_vec<Vector>(from);
-    } else if (in) {
-      float values[Vector];
-      prologue(values, s, depth);
-#pragma unroll
-      for (int i = 0; i < Vector; ++i) set_element(v[i], values[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < Vector; ++i) to[i] = v[i];
-  }
-  INGOT_DEV void store(u32 stage) const {
-    if constexpr (!kAsync) {
-#pragma unroll
-      for (int j = 0; j < kVectors; ++j) {
-        if (!mine(j)) continue;
-        constexpr int kGroup = Vector * kSize > 16 ? 16 / kSize : Vector;
-#pragma unroll
-        for (int g = 0; g < Vector; g += kGroup) {
-          Vec<T, kGroup> v;
-#pragma unroll
-          for (int i = 0; i < kGroup; ++i) v[i] = staged[j][g + i];
-          sts(stage + place_of(j) + g * kSize, v);
-        }
-      }
-    }
-  }
-
-  /// 16 rows from x on, MmaTraits::k elements from k on: the A operand of an mma.
-  static INGOT_DEV void load16(u32 (&r)[4], u32 stage, int x, int k) {
-    const int lane = threadIdx.x % 32;
-    if constexpr (AlongK) {
-      ldmatrix4(stage + (x + lane % 16) * kRow + k * kSize + lane / 16 * 16, r);
-    } else if constexpr (kSize == 2) {
-      ldmatrix4_trans(stage + (k + lane % 8 + lane / 16 * 8) * kRow + (x + lane / 8 % 2 * 8) * 2, r);
-    } else {
-      const u32 at = stage + (k + lane % 4) * kRow + (x + lane / 4) * 4;
-      r[0] = lds<u32>(at);
-      r[1] = lds<u32>(at + 32);
-      r[2] = lds<u32>(at + 4 * kRow);
-      r[3] = lds<u32>(at + 4 * kRow + 32);
-    }
-  }
-  /// The same as two B operands of 8 columns each: {first low k, first high k, second low k, second high k}.
-  static INGOT_DEV void load8x2(u32 (&r)[4], u32 stage, int x, int k) {
-    const int lane = threadIdx.x % 32;
-    if constexpr (AlongK) {
-      ldmatrix4(stage + (x + lane % 8 + lane / 16 * 8) * kRow + k * kSize + lane / 8 % 2 * 16, r);
-    } else if constexpr (kSize == 2) {
-      ldmatrix4_trans(stage + (k + lane % 16) * kRow + (x + lane / 16 * 8) * 2, r);
-    } else {
-      const u32 at = stage + (k + lane % 4) * kRow + (x + lane / 4) * 4;
-      r[0] = lds<u32>(at);
-      r[1] = lds<u32>(at + 4 * kRow);
-      r[2] = lds<u32>(at + 32);
-      r[3] = lds<u32>(at + 4 * kRow + 32);
-    }
-  }
-};
 
 /// x = big + small, both with the 11 significant bits of a tf32 (the multiplier ignores what small has beyond them).
 template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32 (&small)[N]) {
@@ -217,8 +60,9 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile {
   }
   INGOT_DEV void multiply(u32 stage_a, u32 stage_b) {
     if constexpr (kStep == 8) {
-      constexpr int kGroup = kSteps % 2 == 0 ? 2 : 1;
-#pragma unroll
+      // Small tiles do one step after the other: two blocks of an SM share the registers.
+      constexpr int kGroup = kSteps % 2 == 0 && kM * kN > 8 ? 2 : 1;
+#pragma unroll(kM * kN > 8 ? kSteps / kGroup : 1)
       for (int s = 0; s < kSteps; s += kGroup) multiply_tf32<kGroup>(stage_a, stage_b, warp_k() * kPart + s * kStep);
     } else {
 #pragma unroll
@@ -393,8 +237,8 @@ INGOT_DEV void accumulate_mma(MmaTile<Plan, OperandA, OperandB>& tile, OperandA&
   cta_sync();
 }
 
-/// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ... Neighbours in the
-/// grid share columns of B, eight rows of tiles at a time, for the sake of L2.
+/// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ... Neighbours in
+/// the grid share columns of B, eight rows of tiles at a time, for the sake of L2.
 template <class Plan, class PrologueA, class PrologueB, class Epilogue>
 INGOT_DEV void contraction_mma(const PrologueA& a, const PrologueB& b, const Epilogue& epilogue,
                                typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,

@@ -1,5 +1,5 @@
-// Tensor cores by warp: mma.sync and the matrix loads and stores that feed it (f16 and ldmatrix from sm_75, all else from
-// sm_80).
+// Tensor cores by warp: mma.sync and the matrix loads and stores that feed it (f16 and ldmatrix from sm_75, all else
+// from sm_80).
 #pragma once
 #include "prelude/types.cuh"
 

@@ -1,0 +1,59 @@
+// What an operand of a contraction is to the loads of its tile: its own axes along k, and whether its elements can be copied
+// as they are stored.
+#include "codegen/cuda/plan_cuda.h"
+#include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+namespace {
+
+bool has_load(const Expr& e) {
+  bool found = false;
+  visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Load; });
+  return found;
+}
+
+}  // namespace
+
+OperandView view_of(const Contract& c, const Expr& value) {
+  const OperandView as_is{value, c.k};
+  if (c.k.size() < 2) return as_is;
+  bool flat = true;
+  visit(value, [&](const Expr& e) {
+    if (e.op() != ExprOp::Load) return;
+    for (size_t i = 0; i + 1 < c.k.size(); ++i) {
+      const auto a = linear_coefficient(e.arg(0), c.k[i].var.name()),
+                 b = linear_coefficient(e.arg(0), c.k[i + 1].var.name());
+      flat &= a && b && simplify(*a - *b * c.k[i + 1].extent).is_const(0);
+    }
+  });
+  const Expr rest = rewrite(value, [](const Expr& e) { return e.op() == ExprOp::Load ? zero_of(e) : Expr(); });
+  for (const Axis& a : c.k) flat &= !depends_on(rest, a.var.name());
+  if (!flat) return as_is;
+  const Expr extent = total_of(c.k), var = Expr::index("k_flat", extent);
+  Bindings bindings;
+  for (const Axis& a : c.k) bindings[a.var.name()] = Expr(0);
+  bindings[c.k.back().var.name()] = var;
+  return {simplify(substitute(value, bindings)), {{var, extent}}};
+}
+
+std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element) {
+  RawAccess access;
+  const Expr* load = &value;
+  if (value.op() == ExprOp::Select) {
+    if (!value.arg(2).is_const(0) || has_load(value.arg(0))) return std::nullopt;
+    access.guard = value.arg(0);
+    load = &value.arg(1);
+  }
+  if (load->op() != ExprOp::Load || has_load(load->arg(0))) return std::nullopt;
+  access.buffer = load->buffer();
+  access.index = load->arg(0);
+  if (access.buffer >= static_cast<int>(kernel.buffers.size())) return std::nullopt;
+  if (kernel.buffers[static_cast<size_t>(access.buffer)].type != element) return std::nullopt;
+  bool changes = false;
+  each_access(kernel.body, [&](int buffer, const Expr&, bool store) { changes |= store && buffer == access.buffer; });
+  return changes ? std::nullopt : std::optional(access);
+}
+
+}  // namespace ingot
