@@ -157,12 +157,12 @@ void copy_fortran(const char* from, Tensor& to) {
 /// The dtype that a tensor is written as.
 DType numpy_type(DType type) {
   switch (type) {
-    case DType::BF16:
-    case DType::F8E4M3:
-    case DType::F8E5M2: return DType::F32;
-    case DType::I4: return DType::I8;
-    case DType::U4: return DType::U8;
-    default: return type;
+    case DType::BF16: return DType::F32;
+    case DType::I4:
+    case DType::I2: return DType::I8;
+    case DType::U4:
+    case DType::U2: return DType::U8;
+    default: return is_small_float(type) ? DType::F32 : type;
   }
 }
 

@@ -11,41 +11,6 @@
 namespace ingot {
 namespace {
 
-// Indexed by ONNX's data_type.
-struct DataTypeRow {
-  const char* name;
-  std::optional<DType> type;
-};
-const DataTypeRow kDataTypes[] = {
-    {"undefined", {}},
-    {"float", DType::F32},
-    {"uint8", DType::U8},
-    {"int8", DType::I8},
-    {"uint16", DType::U16},
-    {"int16", DType::I16},
-    {"int32", DType::I32},
-    {"int64", DType::I64},
-    {"string", DType::String},
-    {"bool", DType::Bool},
-    {"float16", DType::F16},
-    {"double", DType::F64},
-    {"uint32", DType::U32},
-    {"uint64", DType::U64},
-    {"complex64", {}},
-    {"complex128", {}},
-    {"bfloat16", DType::BF16},
-    {"float8e4m3fn", DType::F8E4M3},
-    {"float8e4m3fnuz", {}},
-    {"float8e5m2", DType::F8E5M2},
-    {"float8e5m2fnuz", {}},
-    {"uint4", DType::U4},
-    {"int4", DType::I4},
-    {"float4e2m1", {}},
-    {"float8e8m0", {}},
-    {"uint2", {}},
-    {"int2", {}},
-};
-
 constexpr int32_t kExternal = 1;
 // Smaller payloads are copied: the copy is aligned and padded as the kernels like it, and costs nothing.
 constexpr size_t kCopyBelow = 4096;
@@ -53,12 +18,16 @@ constexpr uintptr_t kReferenceAlignment = 16;
 // A dense form may be this much larger than its sparse values; a few bytes must not ask for gigabytes.
 constexpr int64_t kSparseFloor = 64 << 20, kSparseFactor = 256;
 
-bool is_packed(DType type) { return type == DType::I4 || type == DType::U4; }
+/// Bytes that `count` elements take where several share one.
+int64_t packed_bytes(DType type, int64_t count) { return (count * packed_bits(type) + 7) / 8; }
 
-/// Element `i` of packed 4-bit data; the first of a byte is in its low half.
-uint8_t unpack_nibble(DType type, uint8_t byte, bool high) {
-  const auto bits = static_cast<uint8_t>(high ? byte >> 4 : byte & 15);
-  return type == DType::I4 && bits > 7 ? static_cast<uint8_t>(bits | 0xf0) : bits;
+/// Element `i` of packed data, sign-extended if it is a signed integer; the first of a byte is in its lowest bits.
+template <class ByteAt>
+uint8_t unpack(DType type, int64_t i, ByteAt byte_at) {
+  const int bits = packed_bits(type), per_byte = 8 / bits;
+  const auto value = static_cast<uint8_t>((byte_at(i / per_byte) >> (i % per_byte * bits)) & ((1 << bits) - 1));
+  const bool negative = is_integer(type) && is_signed(type) && value >> (bits - 1);
+  return negative ? static_cast<uint8_t>(value | (0xff << bits)) : value;
 }
 
 /// Copies the typed field of the tensor's dtype, whose length is checked already.
@@ -73,23 +42,18 @@ void fill_typed(const onnx::Tensor& tensor, Tensor& out) {
     case DType::U32:
       for (int64_t i = 0; i < n; ++i) out.set_int(i, static_cast<int64_t>(tensor.uint64_data(static_cast<int>(i))));
       return;
-    case DType::I4:
-    case DType::U4:
-      for (int64_t i = 0; i < n; ++i)
-        out.mutable_as<uint8_t>()[i] =
-            unpack_nibble(type, static_cast<uint8_t>(tensor.int32_data(static_cast<int>(i / 2))), i % 2 != 0);
-      return;
     case DType::F16:
     case DType::BF16:
       for (int64_t i = 0; i < n; ++i)
         out.mutable_as<uint16_t>()[i] = static_cast<uint16_t>(tensor.int32_data(static_cast<int>(i)));
       return;
-    case DType::F8E4M3:
-    case DType::F8E5M2:
-      for (int64_t i = 0; i < n; ++i)
-        out.mutable_as<uint8_t>()[i] = static_cast<uint8_t>(tensor.int32_data(static_cast<int>(i)));
-      return;
     default:
+      if (is_packed(type) || is_small_float(type)) {
+        for (int64_t i = 0; i < n; ++i)
+          out.mutable_as<uint8_t>()[i] = unpack(
+              type, i, [&](int64_t byte) { return static_cast<uint8_t>(tensor.int32_data(static_cast<int>(byte))); });
+        return;
+      }
       for (int64_t i = 0; i < n; ++i) out.set_int(i, tensor.int32_data(static_cast<int>(i)));
       return;
   }
@@ -112,7 +76,7 @@ int64_t all_typed_items(const onnx::Tensor& t) {
 }
 
 Result<TensorPtr> load_typed(const onnx::Tensor& tensor, DType type, std::vector<int64_t> dims, int64_t count) {
-  const int64_t wanted = is_packed(type) ? count / 2 + count % 2 : count;
+  const int64_t wanted = is_packed(type) ? packed_bytes(type, count) : count;
   const int64_t found = typed_items(tensor, type);
   if (found != wanted || all_typed_items(tensor) != found)
     return invalid(fmt::format("{} needs {} items of data, but {} are there", describe(type, dims), wanted,
@@ -131,7 +95,7 @@ Tensor wrap_payload(DType type, std::vector<int64_t> dims, std::string_view byte
   if (is_packed(type)) {
     for (int64_t i = 0; i < out.count(); ++i)
       out.mutable_as<uint8_t>()[i] =
-          unpack_nibble(type, static_cast<uint8_t>(bytes[static_cast<size_t>(i / 2)]), i % 2 != 0);
+          unpack(type, i, [&](int64_t byte) { return static_cast<uint8_t>(bytes[static_cast<size_t>(byte)]); });
   } else if (type == DType::Bool) {
     for (int64_t i = 0; i < out.count(); ++i) out.mutable_as<uint8_t>()[i] = bytes[static_cast<size_t>(i)] != 0;
   } else if (!bytes.empty()) {
@@ -150,26 +114,10 @@ Result<int64_t> safe_count(const std::vector<int64_t>& dims, size_t element_byte
 
 }  // namespace
 
-Result<DType> dtype_from_onnx(int32_t data_type) {
-  if (data_type < 0 || data_type >= static_cast<int32_t>(std::size(kDataTypes)))
-    return unsupported(fmt::format("element type number {} is unknown", data_type));
-  const DataTypeRow& row = kDataTypes[data_type];
-  if (data_type == 0) return invalid("the element type is missing");
-  if (!row.type || *row.type == DType::String)
-    return unsupported(fmt::format("element type {} is not supported", row.name));
-  return *row.type;
-}
-
-int32_t dtype_to_onnx(DType type) {
-  for (size_t i = 0; i < std::size(kDataTypes); ++i)
-    if (kDataTypes[i].type == type) return static_cast<int32_t>(i);
-  return 0;
-}
-
 Result<TensorPtr> WeightLoader::load_raw(const onnx::Tensor& tensor, DType type, std::vector<int64_t> dims,
                                          int64_t count) {
   const uint64_t needed =
-      is_packed(type) ? static_cast<uint64_t>(count / 2 + count % 2) : static_cast<uint64_t>(count) * size_of(type);
+      is_packed(type) ? static_cast<uint64_t>(packed_bytes(type, count)) : static_cast<uint64_t>(count) * size_of(type);
   ExternalBytes payload{tensor.raw_data(), owner_};
   if (tensor.data_location() == kExternal) {
     payload = INGOT_TRY(external_.find(tensor, needed));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "compiler/ops/onnx_node.h"
 #include "compiler/support/tensor.h"
 #include "frontend/external_data.h"
 
@@ -14,11 +15,6 @@ namespace onnx {
 class Tensor;
 class SparseTensor;
 }  // namespace onnx
-
-/// The element type of an ONNX data_type number. Error: a type that is not supported, by ONNX's name.
-Result<DType> dtype_from_onnx(int32_t data_type);
-/// The inverse.
-int32_t dtype_to_onnx(DType type);
 
 class WeightLoader {
  public:

@@ -99,10 +99,11 @@ Status write_tensor_proto(const std::string& path, const Tensor& tensor, const s
   message.set_data_type(dtype_to_onnx(tensor.type()));
   std::string& raw = *message.mutable_raw_data();
   raw.assign(tensor.as<char>(), tensor.bytes());
-  if (tensor.type() == DType::I4 || tensor.type() == DType::U4) {
-    std::string packed((raw.size() + 1) / 2, '\0');
+  if (is_packed(tensor.type())) {
+    const auto bits = static_cast<size_t>(packed_bits(tensor.type())), per_byte = 8 / bits;
+    std::string packed((raw.size() + per_byte - 1) / per_byte, '\0');
     for (size_t i = 0; i < raw.size(); ++i)
-      packed[i / 2] = static_cast<char>(packed[i / 2] | ((raw[i] & 15) << (i % 2 * 4)));
+      packed[i / per_byte] |= static_cast<char>((raw[i] & ((1 << bits) - 1)) << (i % per_byte * bits));
     raw = std::move(packed);
   }
   std::string bytes;

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "compiler/expr/simplify.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/spatial.h"
 #include "passes/passes.h"
 
 namespace ingot {
@@ -14,7 +14,7 @@ struct Channels {
 std::optional<Channels> channels_of(const Graph& g, const Node& n) {
   const std::string_view name = n.op->name;
   if (name == "Conv" || name == "DepthwiseConv") return Channels{1, 0, 1};
-  if (name == "ConvTranspose" && n.attrs.text().find("groups") == std::string::npos) return Channels{1, 1, 1};
+  if (name == "ConvTranspose" && n.attrs.as<ConvTransposeAttrs>().groups == 1) return Channels{1, 1, 1};
   if (name == "MatMul") {
     const size_t rank = g.value(n.outputs[0]).type.rank(), weight = g.value(n.inputs[1]).type.rank();
     return Channels{rank - 1, weight - 1, 1};

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "compiler/ops/compose.h"
+#include "compiler/ops/spatial.h"
 #include "passes/passes.h"
 
 namespace ingot {
@@ -22,7 +23,7 @@ std::optional<JoinAxes> join_axes(const Graph& g, const Node& n) {
   if (n.inputs.size() < 2 || !g.value(n.inputs[1]).constant || g.value(n.inputs[0]).constant) return std::nullopt;
   const size_t weight_rank = g.value(n.inputs[1]).type.rank();
   if (n.op->name == "MatMul" && weight_rank == 2) return JoinAxes{g.value(n.outputs[0]).type.rank() - 1, 1};
-  if (n.op->name == "Conv" && n.attrs.text().find("groups") == std::string::npos) return JoinAxes{1, 0};
+  if (n.op->name == "Conv" && n.attrs.as<ConvAttrs>().groups == 1) return JoinAxes{1, 0};
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/rows.h"
 
 namespace ingot {
 namespace {
@@ -113,7 +114,7 @@ std::vector<ShapeRequirement> shape_requirements(const Graph& graph) {
       need.equal(element_count(view->inputs[0].shape), element_count(out), n, "element counts");
       need.equal(element_count(out), element_count(view->inputs[0].shape), n, "element counts");
     } else if (n.op->name == "Concat") {
-      const Expr joined = out[static_cast<size_t>(std::max<int64_t>(0, std::atoll(n.attrs.text().c_str() + std::min<size_t>(n.attrs.text().size(), 5))))];
+      const Expr joined = out[static_cast<size_t>(n.attrs.as<AxisAttrs>().axis)];
       for (size_t i = 1; i < n.inputs.size(); ++i)
         for (size_t d = 0; d < out.size(); ++d)
           if (!out[d].same(joined)) need.equal(view->inputs[i].shape[d], out[d], n, "dimensions");

@@ -48,8 +48,10 @@ Rewritten cast_there_and_back(GraphBuilder& b, const Node& n) {
 }
 Rewritten expand_to_itself(GraphBuilder& b, const Node& n) { return same_shape_reshape(b, n); }
 Rewritten whole_slice(GraphBuilder& b, const Node& n) {
-  if (n.attrs.text().find("steps=[-") != std::string::npos) return kNo;
-  return same_shape(b.shape(n.inputs[0]), b.shape(n.outputs[0])) && n.attrs.text().find("starts") == std::string::npos ? n.inputs[0] : kNo;
+  const auto& a = n.attrs.as<SliceAttrs>();
+  for (size_t d = 0; d < a.starts.size(); ++d)
+    if (!a.starts[d].is_const(0) || !a.steps[d].is_const(1)) return kNo;
+  return same_shape(b.shape(n.inputs[0]), b.shape(n.outputs[0])) ? n.inputs[0] : kNo;
 }
 /// x + 0, x * 1 and the like, where the constant does not widen the shape.
 Rewritten neutral_operand(GraphBuilder& b, const Node& n, double neutral, bool commutes) {

@@ -91,9 +91,10 @@ TEST_CASE("functions in f32 and f64", "[cpu]") {
 }
 
 TEST_CASE("casts between all types", "[cpu]") {
-  const std::vector<DType> types = {DType::Bool, DType::U8,  DType::I8,     DType::I16,   DType::U16,
-                                    DType::I32,  DType::U32, DType::I64,    DType::F16,   DType::BF16,
-                                    DType::F32,  DType::F64, DType::F8E4M3, DType::F8E5M2};
+  const std::vector<DType> types = {DType::Bool,       DType::U8,     DType::I8,     DType::I16,    DType::U16,
+                                    DType::I32,        DType::U32,    DType::I64,    DType::F16,    DType::BF16,
+                                    DType::F32,        DType::F64,    DType::F8E4M3, DType::F8E5M2, DType::F8E4M3FNUZ,
+                                    DType::F8E5M2FNUZ, DType::F4E2M1, DType::I2,     DType::U2};
   for (DType from : types)
     for (DType to : types) {
       INFO(name_of(from) << " to " << name_of(to));
@@ -108,7 +109,8 @@ TEST_CASE("casts between all types", "[cpu]") {
 }
 
 TEST_CASE("small floats round to nearest even", "[cpu]") {
-  for (DType type : {DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2}) {
+  for (DType type : {DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ,
+                     DType::F8E8M0, DType::F4E2M1}) {
     KernelCase c = pointwise(DType::F32, DType::F32, 4000, [&](Expr a, Expr) { return round_to(type, a); });
     std::mt19937 random(5);
     for (int64_t i = 0; i < 4000; ++i)

@@ -98,7 +98,8 @@ TEST_CASE("npz archives, stored and deflated", "[frontend]") {
 TEST_CASE("tensor protos round trip through files", "[frontend]") {
   std::string pattern = (std::filesystem::temp_directory_path() / "ingot-test-XXXXXX").string();
   const std::filesystem::path folder = ::mkdtemp(pattern.data());
-  for (DType type : {DType::F32, DType::I64, DType::Bool, DType::BF16, DType::F8E5M2, DType::I4, DType::U4}) {
+  for (DType type : {DType::F32, DType::I64, DType::Bool, DType::BF16, DType::F8E5M2, DType::I4, DType::U4, DType::I2,
+                     DType::U2, DType::F4E2M1}) {
     Tensor t(type, {3});
     for (int i = 0; i < 3; ++i) is_float(type) ? t.set_float(i, i) : t.set_int(i, i % 2);
     REQUIRE(write_tensor_proto((folder / "t.pb").string(), t, "name").ok());

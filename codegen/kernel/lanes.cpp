@@ -11,12 +11,6 @@
 namespace ingot {
 namespace {
 
-int64_t wrap(DType type, int64_t v) {
-  unsigned char bytes[8];
-  store_int(type, bytes, v);
-  return load_int(type, bytes);
-}
-
 /// The scalar meaning of integer operations is the constant folder's.
 int64_t fold(ExprOp op, DType type, int64_t a, int64_t b) {
   const Expr e = rebuild(Expr::make(op, type, {Expr::integer(type, a), Expr::integer(type, b)}),

@@ -2,6 +2,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <cmath>
+
 namespace ingot::cpu {
 namespace {
 
@@ -49,6 +51,47 @@ Value* f8_to_f32(IrTools& ir, DType type, Value* v) {
   return b.CreateSelect(is_nan, llvm::ConstantFP::getNaN(scaled->getType()), scaled);
 }
 
+/// A power of two, 2^(v - 127); 2^-127 is the smallest and 0xff is NaN.
+Value* power_to_f32(IrTools& ir, Value* v) {
+  auto& b = ir.b;
+  llvm::Type* i32 = b.getInt32Ty();
+  Value* wide = b.CreateZExt(v, like(v, i32));
+  Value* bits =
+      b.CreateSelect(b.CreateICmpEQ(wide, number(v, i32, 0)), number(v, i32, 0x400000), b.CreateShl(wide, 23));
+  Value* nan = b.CreateICmpEQ(wide, number(v, i32, 0xff));
+  return b.CreateBitCast(b.CreateSelect(nan, number(v, i32, 0x7fc00000), bits), like(v, b.getFloatTy()));
+}
+Value* f32_to_power(IrTools& ir, Value* v) {
+  auto& b = ir.b;
+  llvm::Type* i32 = b.getInt32Ty();
+  Value* bits = b.CreateAnd(b.CreateBitCast(v, like(v, i32)), number(v, i32, 0x7fffffff));
+  Value* power = b.CreateLShr(b.CreateAdd(bits, number(v, i32, 0x400000)), 23);
+  power = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, power, number(v, i32, 0xfe));
+  power = b.CreateSelect(b.CreateICmpUGE(bits, number(v, i32, 0x7f800000)), number(v, i32, 0xff), power);
+  return b.CreateTrunc(power, like(v, b.getInt8Ty()));
+}
+
+/// Types whose conversion has no shorter form: units of the smallest value, or the bits moved into an f32's place.
+Value* small_to_f32(IrTools& ir, DType type, Value* v) {
+  auto& b = ir.b;
+  const SmallFloat& f = *small_float(type);
+  llvm::Type* i32 = b.getInt32Ty();
+  const uint32_t sign_bit = 1u << (f.exponent_bits + f.mantissa_bits);
+  Value* wide = b.CreateZExt(v, like(v, i32));
+  Value* magnitude = b.CreateAnd(wide, number(v, i32, sign_bit - 1));
+  Value* units = b.CreateUIToFP(magnitude, like(v, b.getFloatTy()));
+  units = b.CreateFMul(units, real(units, std::ldexp(1.0, 1 - f.bias - f.mantissa_bits)));
+  Value* moved = b.CreateAdd(b.CreateShl(magnitude, static_cast<uint64_t>(23 - f.mantissa_bits)),
+                             number(v, i32, static_cast<uint64_t>(127 - f.bias) << 23));
+  moved = b.CreateBitCast(moved, units->getType());
+  Value* value = b.CreateSelect(b.CreateICmpULT(magnitude, number(v, i32, 1u << f.mantissa_bits)), units, moved);
+  Value* negative = b.CreateICmpNE(b.CreateAnd(wide, number(v, i32, sign_bit)), number(v, i32, 0));
+  value = b.CreateSelect(negative, b.CreateFNeg(value), value);
+  if (f.specials != SmallFloat::Specials::NegativeZero) return value;
+  return b.CreateSelect(b.CreateICmpEQ(wide, number(v, i32, sign_bit)), llvm::ConstantFP::getNaN(value->getType()),
+                        value);
+}
+
 /// Rounds |v| to `mantissa` bits at exponents >= min_exponent and packs exponent and mantissa (bias applied) into an
 /// i32.
 Value* pack_small(IrTools& ir, Value* magnitude, int mantissa, int bias) {
@@ -72,22 +115,30 @@ Value* pack_small(IrTools& ir, Value* magnitude, int mantissa, int bias) {
   return b.CreateAdd(base, units);
 }
 
-Value* f32_to_f8(IrTools& ir, DType type, Value* v) {
+Value* f32_to_small(IrTools& ir, DType type, Value* v) {
+  using Specials = SmallFloat::Specials;
   auto& b = ir.b;
+  const SmallFloat& f = *small_float(type);
   llvm::Type* i32 = b.getInt32Ty();
-  const bool e4m3 = type == DType::F8E4M3;
-  const double largest = e4m3 ? 448.0 : 57344.0;
+  const int bits = f.exponent_bits + f.mantissa_bits;
+  const uint32_t sign_bit = 1u << bits;
+  Value* largest = real(v, f.largest);
   Value* magnitude = ir.intrinsic(llvm::Intrinsic::fabs, {v});
-  Value* too_large = b.CreateFCmpOGT(magnitude, real(v, largest));
-  Value* clamped = b.CreateSelect(b.CreateFCmpOLT(magnitude, real(v, largest)), magnitude, real(v, largest));
-  Value* code = pack_small(ir, clamped, e4m3 ? 3 : 2, e4m3 ? 7 : 15);
-  code = b.CreateSelect(too_large, number(v, i32, e4m3 ? 0x7e : 0x7b), code);
-  if (!e4m3)
-    code = b.CreateSelect(b.CreateFCmpOEQ(magnitude, llvm::ConstantFP::getInfinity(v->getType())), number(v, i32, 0x7c),
-                          code);
-  code = b.CreateSelect(b.CreateFCmpUNO(v, v), number(v, i32, 0x7f), code);
-  Value* sign = b.CreateAnd(b.CreateLShr(b.CreateBitCast(v, like(v, i32)), 24), number(v, i32, 0x80));
-  return b.CreateTrunc(b.CreateOr(code, sign), like(v, b.getInt8Ty()));
+  Value* code =
+      pack_small(ir, b.CreateSelect(b.CreateFCmpOLT(magnitude, largest), magnitude, largest), f.mantissa_bits, f.bias);
+  if (f.specials == Specials::NanAndInfinity)
+    code = b.CreateSelect(b.CreateFCmpOEQ(magnitude, llvm::ConstantFP::getInfinity(v->getType())),
+                          number(v, i32, ((1u << f.exponent_bits) - 1) << f.mantissa_bits), code);
+  Value* nan = b.CreateFCmpUNO(v, v);
+  const bool signed_nan = f.specials == Specials::Nan || f.specials == Specials::NanAndInfinity;
+  if (signed_nan) code = b.CreateSelect(nan, number(v, i32, sign_bit - 1), code);
+  Value* sign = b.CreateAnd(b.CreateLShr(b.CreateBitCast(v, like(v, i32)), static_cast<uint64_t>(31 - bits)),
+                            number(v, i32, sign_bit));
+  if (f.specials == Specials::NegativeZero)
+    sign = b.CreateSelect(b.CreateICmpEQ(code, number(v, i32, 0)), number(v, i32, 0), sign);
+  code = b.CreateOr(code, sign);
+  if (!signed_nan) code = b.CreateSelect(nan, number(v, i32, sign_bit), code);
+  return b.CreateTrunc(code, like(v, b.getInt8Ty()));
 }
 
 }  // namespace
@@ -100,9 +151,12 @@ Value* from_storage(IrTools& ir, DType stored, Value* v) {
     case DType::BF16: return bf16_to_f32(ir, v);
     case DType::F8E4M3:
     case DType::F8E5M2: return f8_to_f32(ir, stored, v);
-    case DType::I4: return b.CreateSExt(v, like(v, b.getInt32Ty()));
-    case DType::U4: return b.CreateZExt(v, like(v, b.getInt32Ty()));
-    default: return v;
+    case DType::F8E8M0: return power_to_f32(ir, v);
+    case DType::I4:
+    case DType::I2: return b.CreateSExt(v, like(v, b.getInt32Ty()));
+    case DType::U4:
+    case DType::U2: return b.CreateZExt(v, like(v, b.getInt32Ty()));
+    default: return small_float(stored) ? small_to_f32(ir, stored, v) : v;
   }
 }
 
@@ -112,11 +166,12 @@ Value* to_storage(IrTools& ir, DType stored, Value* v) {
     case DType::Bool: return b.CreateZExt(v, like(v, b.getInt8Ty()));
     case DType::F16: return b.CreateFPTrunc(v, like(v, b.getHalfTy()));
     case DType::BF16: return f32_to_bf16(ir, v);
-    case DType::F8E4M3:
-    case DType::F8E5M2: return f32_to_f8(ir, stored, v);
+    case DType::F8E8M0: return f32_to_power(ir, v);
     case DType::I4:
-    case DType::U4: return b.CreateTrunc(v, like(v, b.getInt8Ty()));
-    default: return v;
+    case DType::U4:
+    case DType::I2:
+    case DType::U2: return b.CreateTrunc(v, like(v, b.getInt8Ty()));
+    default: return small_float(stored) ? f32_to_small(ir, stored, v) : v;
   }
 }
 

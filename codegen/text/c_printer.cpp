@@ -18,6 +18,8 @@ CPrinter::CPrinter(const Kernel& kernel, bool i32) : kernel_(kernel), expr_(out_
   };
   expr_.buffer_name = [this](int buffer) { return identifier_of(buffer_name(buffer)); };
   expr_.reserve("v");
+  for (const Buffer& b : kernel.buffers)
+    if (const char* file = storage_include(b.type)) expr_.include(file);
 }
 
 DType CPrinter::buffer_type(int buffer) const {

@@ -29,36 +29,28 @@ const char* c_storage_type(DType type) {
   switch (type) {
     case DType::F16: return "f16";
     case DType::BF16: return "bf16";
-    case DType::F8E4M3: return "f8e4m3";
-    case DType::F8E5M2: return "f8e5m2";
-    case DType::I4: return "i8";
-    case DType::U4: return "u8";
-    default: return c_type(type);
+    case DType::I4:
+    case DType::I2: return "i8";
+    case DType::U4:
+    case DType::U2: return "u8";
+    default: return is_small_float(type) ? name_of(type) : c_type(type);
   }
 }
 
 std::string to_storage(DType storage, const std::string& value) {
-  switch (storage) {
-    case DType::F16:
-    case DType::BF16:
-    case DType::F8E4M3:
-    case DType::F8E5M2: return fmt::format("to_{}({})", c_storage_type(storage), value);
-    case DType::I4:
-    case DType::U4: return fmt::format("({})({})", c_storage_type(storage), value);
-    default: return value;
-  }
+  if (compute_type(storage) == storage) return value;
+  const char* type = c_storage_type(storage);
+  return is_float(storage) ? fmt::format("to_{}({})", type, value) : fmt::format("({})({})", type, value);
 }
 
 std::string from_storage(DType storage, const std::string& element) {
-  switch (storage) {
-    case DType::F16:
-    case DType::BF16:
-    case DType::F8E4M3:
-    case DType::F8E5M2: return fmt::format("to_f32({})", element);
-    case DType::I4:
-    case DType::U4: return fmt::format("(i32){}", element);
-    default: return element;
-  }
+  if (compute_type(storage) == storage) return element;
+  return is_float(storage) ? fmt::format("to_f32({})", element) : fmt::format("(i32){}", element);
+}
+
+const char* storage_include(DType storage) {
+  const bool in_types = storage == DType::F8E4M3 || storage == DType::F8E5M2;
+  return is_small_float(storage) && !in_types ? "small_floats.cuh" : nullptr;
 }
 
 ExprPrinter::Text ExprPrinter::leaf_text(const Expr& e) {

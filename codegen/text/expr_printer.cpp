@@ -253,7 +253,10 @@ ExprPrinter::Text ExprPrinter::text(const Expr& e) {
       t = e.type() == DType::Bool ? Text{"!" + bracket(text(e.arg(0)), 14), 14}
                                   : Text{fmt::format("({})~{}", c_type(e.type()), bracket(text(e.arg(0)), 14)), 14};
       break;
-    case ExprOp::Round: t = call_text(fmt::format("round_{}", c_storage_type(e.rounded_to())), e.args()); break;
+    case ExprOp::Round:
+      if (const char* file = storage_include(e.rounded_to())) include(file);
+      t = call_text(fmt::format("round_{}", c_storage_type(e.rounded_to())), e.args());
+      break;
     case ExprOp::Bits: t = call_text(fmt::format("bits_as<{}>", c_type(e.type())), e.args()); break;
     case ExprOp::Call:
       include("math.cuh");

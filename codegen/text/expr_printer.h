@@ -33,6 +33,8 @@ const char* c_storage_type(DType type);
 std::string to_storage(DType storage, const std::string& value);
 /// An element in memory as a value of the compute type: "to_f32(x[i])".
 std::string from_storage(DType storage, const std::string& element);
+/// The prelude file beyond types.cuh that has the type and its conversions, or null.
+const char* storage_include(DType storage);
 /// Letters, digits and '_' of `text`; never empty and never starting with a digit.
 std::string identifier_of(const std::string& text);
 

@@ -50,13 +50,6 @@ std::shared_ptr<const ExprNode> finish(ExprNode node) {
   return std::make_shared<const ExprNode>(std::move(node));
 }
 
-/// Keeps an integer inside the range of its type, as stores and wrapping arithmetic do.
-int64_t wrap(DType type, int64_t v) {
-  unsigned char bytes[8] = {};
-  store_int(type, bytes, v);
-  return load_int(type, bytes);
-}
-
 int64_t floor_div_int(int64_t a, int64_t b) {
   if (b == 0) return 0;
   if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));

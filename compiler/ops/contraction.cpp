@@ -68,14 +68,6 @@ Result<Values> import_gemm(ImportContext& c) {
 }
 
 // ---- Conv ----------------------------------------------------------------------------------------------------------------
-struct ConvAttrs {
-  int64_t groups = 1;
-  std::vector<int64_t> kernel, strides, dilations;
-  std::vector<Expr> begins, ends;
-  bool same = false;
-  INGOT_FIELDS(groups, kernel, strides, dilations, begins, ends, same)
-  SpatialAttrs spatial() const { return {kernel, strides, dilations, begins, ends, same}; }
-};
 ConvAttrs conv_attrs(int64_t groups, SpatialAttrs s) {
   return {groups, std::move(s.kernel), std::move(s.strides), std::move(s.dilations), std::move(s.begins), std::move(s.ends), s.same};
 }
@@ -193,14 +185,8 @@ Result<Values> import_conv(ImportContext& c) {
 }
 
 // ---- ConvTranspose -------------------------------------------------------------------------------------------------------
-struct TransposeAttrs {
-  int64_t groups = 1;
-  std::vector<int64_t> kernel, strides, dilations;
-  std::vector<Expr> begins, sizes;
-  INGOT_FIELDS(groups, kernel, strides, dilations, begins, sizes)
-};
 Result<Types> infer_conv_transpose(const OpView& v) {
-  const auto& a = v.attrs.as<TransposeAttrs>();
+  const auto& a = v.attrs.as<ConvTransposeAttrs>();
   if (v.inputs[0].shape[1].is_const() && v.inputs[1].shape[0].is_const() && !v.inputs[0].shape[1].same(v.inputs[1].shape[0]))
     return invalid("input channels differ from the weight's");
   Shape out{v.inputs[0].shape[0], v.inputs[1].shape[1] * a.groups};
@@ -209,7 +195,7 @@ Result<Types> infer_conv_transpose(const OpView& v) {
 }
 /// When windows neither overlap nor leave gaps, every input pixel makes its own block of outputs.
 bool tiles_exactly(const OpView& v) {
-  const auto& a = v.attrs.as<TransposeAttrs>();
+  const auto& a = v.attrs.as<ConvTransposeAttrs>();
   for (size_t d = 0; d < a.kernel.size(); ++d) {
     const Expr full = v.inputs[0].shape[d + 2] * a.strides[d];
     if (a.kernel[d] != a.strides[d] || a.dilations[d] != 1 || !a.begins[d].is_const(0) || !proves_equal(full, a.sizes[d])) return false;
@@ -217,7 +203,7 @@ bool tiles_exactly(const OpView& v) {
   return true;
 }
 ContractionForm conv_transpose_form(const OpView& v) {
-  const auto& a = v.attrs.as<TransposeAttrs>();
+  const auto& a = v.attrs.as<ConvTransposeAttrs>();
   const Shape &x = v.inputs[0].shape, &w = v.inputs[1].shape, &y = v.outputs[0].shape;
   const bool exact = tiles_exactly(v);
   ContractionForm f;
@@ -257,7 +243,7 @@ Result<Values> import_conv_transpose(ImportContext& c) {
   const Shape &x = c.type(0).shape, &w = c.type(1).shape;
   if (x.size() < 3 || w.size() != x.size()) return invalid("input and weight differ in rank");
   const size_t rank = x.size() - 2;
-  TransposeAttrs a;
+  ConvTransposeAttrs a;
   a.groups = INGOT_TRY(c.node.int_or("group", 1));
   a.kernel = INGOT_TRY(kernel_of(w));
   a.strides = INGOT_TRY(c.node.ints_or("strides", std::vector<int64_t>(rank, 1)));
@@ -296,9 +282,12 @@ constexpr OpDef row(std::string_view name, std::string_view doc, std::span<const
 const OpDef kContraction[] = {
     row<void>("MatMul", "", kRules<import_matmul, 1, 9, 13>, infer_matmul, Contraction{matmul_form}),
     row<void>("Gemm", "Transpose, MatMul, Mul, Add", kRules<import_gemm, 7, 9, 11, 13>, nullptr, NoLowering{}),
-    row<ConvAttrs>("Conv", "1-D to 3-D and beyond, as implicit GEMM", kRules<import_conv, 1, 11, 22>, infer_conv, Contraction{conv_form}),
-    row<ConvAttrs>("DepthwiseConv", "Conv with one input channel a group; internal", {}, infer_conv, Reduction{depthwise_form, depthwise_value}),
-    row<TransposeAttrs>("ConvTranspose", "gather form", kRules<import_conv_transpose, 1, 11, 22>, infer_conv_transpose, Contraction{conv_transpose_form}),
+    row<ConvAttrs>("Conv", "1-D to 3-D and beyond, as implicit GEMM", kRules<import_conv, 1, 11, 22>, infer_conv,
+                   Contraction{conv_form}),
+    row<ConvAttrs>("DepthwiseConv", "Conv with one input channel a group; internal", {}, infer_conv,
+                   Reduction{depthwise_form, depthwise_value}),
+    row<ConvTransposeAttrs>("ConvTranspose", "gather form", kRules<import_conv_transpose, 1, 11, 22>,
+                            infer_conv_transpose, Contraction{conv_transpose_form}),
 };
 
 }  // namespace

@@ -8,10 +8,6 @@ namespace {
 using Types = std::vector<TensorType>;
 Types same_dtype(const OpView& v, Shape shape) { return {{v.inputs[0].dtype, std::move(shape)}}; }
 
-struct AxisAttrs {
-  int64_t axis = 0;
-  INGOT_FIELDS(axis)
-};
 Result<Types> infer_gather(const OpView& v) {
   const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
   Shape out(v.inputs[0].shape.begin(), v.inputs[0].shape.begin() + static_cast<int64_t>(axis));

@@ -143,10 +143,6 @@ Result<Values> import_tile(ImportContext& c) {
 }
 
 // ---- Slice, Split --------------------------------------------------------------------------------------------------------
-struct SliceAttrs {
-  std::vector<Expr> starts, steps, sizes;  // one entry a dimension
-  INGOT_FIELDS(starts, steps, sizes)
-};
 Result<Types> infer_slice(const OpView& v) { return same_dtype(v, v.attrs.as<SliceAttrs>().sizes); }
 Expr slice_element(const OpView& v, const Index& out) {
   const auto& a = v.attrs.as<SliceAttrs>();
@@ -229,10 +225,6 @@ Result<Values> import_split(ImportContext& c) {
 }
 
 // ---- Concat, Pad ---------------------------------------------------------------------------------------------------------
-struct AxisAttrs {
-  int64_t axis = 0;
-  INGOT_FIELDS(axis)
-};
 Result<Types> infer_concat(const OpView& v) {
   TensorType out = v.inputs[0];
   const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);

@@ -18,10 +18,6 @@ bool is_narrow(DType t) { return is_float(t) && compute_type(t) != t; }
 Result<ValueId> widen(GraphBuilder& b, ValueId x) { return is_narrow(b.type(x).dtype) ? build_cast(b, x, DType::F32) : Result<ValueId>(x); }
 
 // ---- Softmax, LogSoftmax -------------------------------------------------------------------------------------------------
-struct AxisAttrs {
-  int64_t axis = -1;
-  INGOT_FIELDS(axis)
-};
 Result<Values> expand_softmax_as(GraphBuilder& b, const Node& n, bool log) {
   const auto axis = n.attrs.as<AxisAttrs>().axis;
   const DType type = b.type(n.inputs[0]).dtype;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace ingot {
 namespace {
 template <class T>
@@ -33,28 +35,57 @@ Result<int64_t> wrap_axis(int64_t axis, size_t rank) {
   return axis < 0 ? axis + r : axis;
 }
 
-Result<DType> dtype_from_onnx(int64_t number) {
-  switch (number) {
-    case 1: return DType::F32;
-    case 2: return DType::U8;
-    case 3: return DType::I8;
-    case 4: return DType::U16;
-    case 5: return DType::I16;
-    case 6: return DType::I32;
-    case 7: return DType::I64;
-    case 8: return DType::String;
-    case 9: return DType::Bool;
-    case 10: return DType::F16;
-    case 11: return DType::F64;
-    case 12: return DType::U32;
-    case 13: return DType::U64;
-    case 16: return DType::BF16;
-    case 17: return DType::F8E4M3;
-    case 19: return DType::F8E5M2;
-    case 21: return DType::U4;
-    case 22: return DType::I4;
-    default: return unsupported(fmt::format("ONNX data type {}", number));
-  }
+namespace {
+// Indexed by ONNX's data_type.
+struct DataTypeRow {
+  const char* name;
+  std::optional<DType> type;
+};
+const DataTypeRow kDataTypes[] = {
+    {"undefined", {}},
+    {"float", DType::F32},
+    {"uint8", DType::U8},
+    {"int8", DType::I8},
+    {"uint16", DType::U16},
+    {"int16", DType::I16},
+    {"int32", DType::I32},
+    {"int64", DType::I64},
+    {"string", DType::String},
+    {"bool", DType::Bool},
+    {"float16", DType::F16},
+    {"double", DType::F64},
+    {"uint32", DType::U32},
+    {"uint64", DType::U64},
+    {"complex64", {}},
+    {"complex128", {}},
+    {"bfloat16", DType::BF16},
+    {"float8e4m3fn", DType::F8E4M3},
+    {"float8e4m3fnuz", DType::F8E4M3FNUZ},
+    {"float8e5m2", DType::F8E5M2},
+    {"float8e5m2fnuz", DType::F8E5M2FNUZ},
+    {"uint4", DType::U4},
+    {"int4", DType::I4},
+    {"float4e2m1", DType::F4E2M1},
+    {"float8e8m0", DType::F8E8M0},
+    {"uint2", DType::U2},
+    {"int2", DType::I2},
+};
+}  // namespace
+
+Result<DType> dtype_from_onnx(int64_t data_type) {
+  if (data_type < 0 || data_type >= static_cast<int64_t>(std::size(kDataTypes)))
+    return unsupported(fmt::format("element type number {} is unknown", data_type));
+  const DataTypeRow& row = kDataTypes[data_type];
+  if (data_type == 0) return invalid("the element type is missing");
+  if (!row.type || *row.type == DType::String)
+    return unsupported(fmt::format("element type {} is not supported", row.name));
+  return *row.type;
+}
+
+int32_t dtype_to_onnx(DType type) {
+  for (size_t i = 0; i < std::size(kDataTypes); ++i)
+    if (kDataTypes[i].type == type) return static_cast<int32_t>(i);
+  return 0;
 }
 
 Result<std::vector<Expr>> ImportContext::content(size_t i) const {

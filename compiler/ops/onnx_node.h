@@ -54,8 +54,11 @@ class ImportContext {
   Result<std::vector<int64_t>> axes(size_t i, size_t rank, std::vector<int64_t> fallback) const;
 };
 
-/// ONNX's TensorProto.DataType number. Error: a type that is not supported (complex, string arithmetic, fnuz).
+/// The element type of ONNX's TensorProto.DataType number. Error: a type that is not supported (complex, string), by
+/// ONNX's name.
 Result<DType> dtype_from_onnx(int64_t number);
+/// The inverse.
+int32_t dtype_to_onnx(DType type);
 
 /// axis in [-rank, rank) to [0, rank). Error: out of range.
 Result<int64_t> wrap_axis(int64_t axis, size_t rank);

@@ -125,37 +125,49 @@ Result<Values> import_clip_attrs(ImportContext& c) {
 }
 constexpr ImportRule kClip[] = {{6, import_clip_attrs}, {11, import_same}, {12, import_same}, {13, import_same}};
 
-/// Beyond the largest fp8 value: saturated, or NaN (e4m3fn) and infinity (e5m2).
-Expr cast_to_fp8(DType to, const Expr& x, bool saturate) {
-  const Expr wide = cast(DType::F32, x);
-  const bool e4m3 = to == DType::F8E4M3;
-  const double top = e4m3 ? 448 : 57344;
-  const auto number = [&](double v) { return number_like(wide, v); };
-  const Expr bounded = round_to(to, max(number(-top), min(number(top), wide)));
-  if (saturate) return bounded;
-  // Ties round to even: halfway past the top is the top for e4m3fn and infinity for e5m2.
-  const Expr size = call(Fn::Abs, wide), over = e4m3 ? lt(number(464), size) : le(number(61440), size);
-  return select(over, e4m3 ? number(NAN) : select(lt(wide, number(0)), number(-INFINITY), number(INFINITY)), bounded);
+/// x as a power of two. The sign is dropped, 0 becomes the smallest power.
+Expr cast_to_power(const Expr& x, const CastAttrs& a) {
+  const auto number = [](int64_t v) { return Expr::integer(DType::U32, v); };
+  const Expr wide = Expr::make(ExprOp::Bits, DType::U32, {cast(DType::F32, x)});
+  const Expr bits = bitwise(ExprOp::And, wide, number(0x7fffffff)),
+             fraction = bitwise(ExprOp::And, bits, number(0x7fffff));
+  Expr power = bitwise(ExprOp::Shr, bits, number(23));
+  // Half way between two powers goes up, except from below the smallest.
+  const Expr past_half =
+      logical_or(lt(number(0x400000), fraction), logical_and(eq(fraction, number(0x400000)), lt(number(0), power)));
+  if (a.round == "up") power = power + select(ne(fraction, number(0)), number(1), number(0));
+  if (a.round == "nearest") power = power + select(past_half, number(1), number(0));
+  if (a.saturate) power = min(power, number(0xfe));
+  const Expr nan = logical_or(le(number(0x7f800000), bits), eq(power, number(0xff)));
+  const Expr made = select(eq(power, number(0)), number(0x400000), bitwise(ExprOp::Shl, power, number(23)));
+  return Expr::make(ExprOp::Bits, DType::F32, {select(nan, number(0x7fc00000), made)});
 }
 Expr cast_scalar(const OpView& v, std::span<const Expr> x) {
   const auto& a = v.attrs.as<CastAttrs>();
-  if (a.to == DType::F8E4M3 || a.to == DType::F8E5M2) return cast_to_fp8(a.to, x[0], a.saturate);
+  if (a.to == DType::F8E8M0) return cast_to_power(x[0], a);
+  if (small_float(a.to)) return cast_to_small_float(a.to, x[0], a.saturate);
   const Expr y = cast(compute_type(a.to), x[0]);
-  // 4-bit integers wrap like the wider ones.
-  const Expr low = a.to == DType::I4 || a.to == DType::U4 ? bitwise(ExprOp::And, y, number_like(y, 15)) : y;
-  if (a.to == DType::I4) return bitwise(ExprOp::Xor, low, number_like(y, 8)) - number_like(y, 8);
-  return round_to(a.to, low);
+  if (!is_packed(a.to)) return round_to(a.to, y);
+  // Integers of 2 and 4 bits wrap like the wider ones.
+  const int bits = packed_bits(a.to), sign = 1 << (bits - 1);
+  const Expr low = bitwise(ExprOp::And, y, number_like(y, (1 << bits) - 1));
+  return is_signed(a.to) ? bitwise(ExprOp::Xor, low, number_like(y, sign)) - number_like(y, sign) : low;
 }
 Result<std::vector<TensorType>> infer_cast(const OpView& v) {
   return std::vector<TensorType>{{v.attrs.as<CastAttrs>().to, v.inputs[0].shape}};
 }
+Result<CastAttrs> cast_attrs(ImportContext& c, DType to) {
+  const CastAttrs a{to, INGOT_TRY(c.node.int_or("saturate", 1)) != 0, INGOT_TRY(c.node.string_or("round_mode", "up"))};
+  if (a.round != "up" && a.round != "down" && a.round != "nearest") return unsupported("round_mode " + a.round);
+  return a;
+}
 Result<Values> import_cast(ImportContext& c) {
   const DType to = INGOT_TRY(dtype_from_onnx(INGOT_TRY(c.node.int_or("to", 0))));
   if (to == DType::String || c.type(0).dtype == DType::String) return unsupported("casts to and from strings");
-  return one(c.builder.add(op("Cast"), CastAttrs{to, INGOT_TRY(c.node.int_or("saturate", 1)) != 0}, {c.in(0)}));
+  return one(c.builder.add(op("Cast"), INGOT_TRY(cast_attrs(c, to)), {c.in(0)}));
 }
 Result<Values> import_cast_like(ImportContext& c) {
-  const CastAttrs a{c.type(1).dtype, INGOT_TRY(c.node.int_or("saturate", 1)) != 0};
+  const CastAttrs a = INGOT_TRY(cast_attrs(c, c.type(1).dtype));
   if (a.to == DType::String || c.type(0).dtype == DType::String) return unsupported("casts to and from strings");
   if (a.to == c.type(0).dtype) return Values{c.in(0)};
   return one(c.builder.add(op("Cast"), a, {c.in(0)}));
@@ -372,6 +384,21 @@ const OpDef kPointwise[] = {
 };
 
 }  // namespace
+
+Expr cast_to_small_float(DType to, const Expr& x, bool saturate) {
+  using Specials = SmallFloat::Specials;
+  const SmallFloat& f = *small_float(to);
+  const Expr wide = cast(DType::F32, x);
+  const auto number = [&](double v) { return number_like(wide, v); };
+  const Expr bounded = round_to(to, max(number(-f.largest), min(number(f.largest), wide)));
+  if (saturate || f.specials == Specials::None) return bounded;
+  // Ties round to even: half a step past an even largest value still is that value.
+  const double step = std::ldexp(1.0, std::ilogb(f.largest) - f.mantissa_bits), edge = f.largest + step / 2;
+  const bool even = std::fmod(f.largest / step, 2) == 0;
+  const Expr size = call(Fn::Abs, wide), over = even ? lt(number(edge), size) : le(number(edge), size);
+  const Expr infinity = select(lt(wide, number(0)), number(-INFINITY), number(INFINITY));
+  return select(over, f.specials == Specials::NanAndInfinity ? infinity : number(NAN), bounded);
+}
 
 std::span<const OpDef> pointwise_ops() { return kPointwise; }
 

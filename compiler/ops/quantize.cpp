@@ -22,10 +22,12 @@ Limits limits_of(DType type) {
     case DType::U8: return {0, 255};
     case DType::I16: return {-32768, 32767};
     case DType::U16: return {0, 65535};
-    case DType::F8E4M3: return {-448, 448};
-    case DType::F8E5M2: return {-57344, 57344};
-    default: return {0, 0};
+    case DType::I2: return {-2, 1};
+    case DType::U2: return {0, 3};
+    default: break;
   }
+  const SmallFloat* f = small_float(type);
+  return f ? Limits{-f->largest, f->largest} : Limits{0, 0};
 }
 Result<Types> infer_quantize(const OpView& v) {
   const DType to = v.attrs.as<CastAttrs>().to;
@@ -34,13 +36,14 @@ Result<Types> infer_quantize(const OpView& v) {
 }
 /// saturate(round(x / scale) + zero_point), all in the type of x; a NaN stays one for fp8 and is 0 for integers.
 Expr quantize_scalar(const OpView& v, std::span<const Expr> x) {
-  const DType to = v.attrs.as<CastAttrs>().to;
+  const auto& a = v.attrs.as<CastAttrs>();
+  const DType to = a.to;
   const auto [low, high] = limits_of(to);
   Expr q = x[0] / x[1];
-  if (!is_float(to)) q = call(Fn::Round, q);
+  if (is_float(to)) return cast_to_small_float(to, q, a.saturate);
+  q = call(Fn::Round, q);
   if (v.has(2)) q = q + cast(q.type(), x[2]);
   const Expr bounded = max(number_like(q, low), min(number_like(q, high), q));
-  if (is_float(to)) return round_to(to, cast(compute_type(to), bounded));
   return cast(compute_type(to), select(ne(q, q), zero_of(q), bounded));
 }
 
@@ -79,12 +82,12 @@ Result<Layout> read_layout(ImportContext& c) {
   l.axis = INGOT_TRY(wrap_axis(axis, c.rank(0)));
   return l;
 }
-ValueId quantize(Compose& g, ValueId x, ValueId scale, ValueId zero, DType to) {
+ValueId quantize(Compose& g, ValueId x, ValueId scale, ValueId zero, DType to, bool saturate = true) {
   x = g.widen(x);
   scale = g.cast(g.widen(scale), g.dtype(x));
   std::vector<ValueId> in{x, scale};
   if (zero.valid()) in.push_back(zero);
-  return g.node("QuantizeTo", CastAttrs{to}, in);
+  return g.node("QuantizeTo", CastAttrs{to, saturate}, in);
 }
 Result<Values> import_quantize(ImportContext& c) {
   Compose g(c.builder);
@@ -93,12 +96,12 @@ Result<Values> import_quantize(ImportContext& c) {
   const DType to = number ? INGOT_TRY(dtype_from_onnx(number)) : c.has(2) ? c.type(2).dtype : DType::U8;
   if (c.has(2) && c.type(2).dtype != to) return invalid("output_dtype differs from the zero point's type");
   const bool small = is_float(to);
-  if (small && INGOT_TRY(c.node.int_or("saturate", 1)) == 0) return unsupported("saturate=0");
+  const bool saturate = INGOT_TRY(c.node.int_or("saturate", 1)) != 0;
   const Shape s = c.type(0).shape;
   ValueId x = c.in(0);
   if (g.dtype(x) == DType::I32) x = g.cast(x, DType::F32);
   const ValueId zero = c.has(2) && !small ? spread(g, c.in(2), s, l.axis, l.block) : ValueId();
-  return g.result({quantize(g, x, spread(g, c.in(1), s, l.axis, l.block), zero, to)});
+  return g.result({quantize(g, x, spread(g, c.in(1), s, l.axis, l.block), zero, to, saturate)});
 }
 Result<Values> import_dequantize(ImportContext& c) {
   Compose g(c.builder);
@@ -201,7 +204,8 @@ constexpr OpDef quantize_row() {
 }
 const OpDef kQuantize[] = {
     quantize_row(),
-    import_row("QuantizeLinear", "to int4 to int16 and fp8; per tensor, axis or block", kRules<import_quantize, 10, 13, 19, 21, 23, 24, 25>, 2, 3),
+    import_row("QuantizeLinear", "to integers of 2 to 16 bits, fp8 and fp4; per tensor, axis or block",
+               kRules<import_quantize, 10, 13, 19, 21, 23, 24, 25>, 2, 3),
     import_row("DequantizeLinear", "", kRules<import_dequantize, 10, 13, 19, 21, 23, 24, 25>, 2, 3),
     import_row("DynamicQuantizeLinear", "", kRules<import_dynamic_quantize, 11>, 1, 1),
     import_row("MatMulInteger", "accumulates in i32", kRules<import_matmul_integer, 10>, 2, 4),

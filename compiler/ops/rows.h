@@ -127,7 +127,18 @@ struct PermAttrs {
 struct CastAttrs {
   DType to = DType::F32;
   bool saturate = true;  // of fp8
-  INGOT_FIELDS(to, saturate)
+  std::string round = "up";  // of f8e8m0: up, down, nearest
+  INGOT_FIELDS(to, saturate, round)
 };
+struct AxisAttrs {
+  int64_t axis = 0;
+  INGOT_FIELDS(axis)
+};
+struct SliceAttrs {
+  std::vector<Expr> starts, steps, sizes;  // one entry a dimension
+  INGOT_FIELDS(starts, steps, sizes)
+};
+/// x as a small float: beyond its largest value the largest or, unsaturated, infinity or NaN. The type has a small_float.
+Expr cast_to_small_float(DType to, const Expr& x, bool saturate);
 
 }  // namespace ingot

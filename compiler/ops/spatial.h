@@ -1,4 +1,5 @@
-// Strides, pads and dilations of convolutions and pools, as ONNX writes them and as expressions.
+// Strides, pads and dilations of convolutions and pools, as ONNX writes them and as expressions. Passes that fold into
+// convolutions read them, too.
 #pragma once
 
 #include "compiler/ops/rows.h"
@@ -10,6 +11,21 @@ struct SpatialAttrs {
   std::vector<Expr> begins, ends;  // padding; auto_pad of a dynamic size gives an expression
   bool same = false;               // auto_pad: the output has ceil(input / stride) positions by definition
   INGOT_FIELDS(kernel, strides, dilations, begins, ends, same)
+};
+
+struct ConvAttrs {
+  int64_t groups = 1;
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<Expr> begins, ends;
+  bool same = false;
+  INGOT_FIELDS(groups, kernel, strides, dilations, begins, ends, same)
+  SpatialAttrs spatial() const { return {kernel, strides, dilations, begins, ends, same}; }
+};
+struct ConvTransposeAttrs {
+  int64_t groups = 1;
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<Expr> begins, sizes;  // `sizes`: of the output's spatial dims
+  INGOT_FIELDS(groups, kernel, strides, dilations, begins, sizes)
 };
 
 /// Reads strides, dilations, pads and auto_pad; `spatial` are the input's spatial dims, `kernel` the window.

@@ -9,11 +9,37 @@
 namespace ingot {
 
 enum class DType : uint8_t {
-  Bool, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64, F8E4M3, F8E5M2, I4, U4, String
+  Bool,
+  U8,
+  I8,
+  U16,
+  I16,
+  U32,
+  I32,
+  U64,
+  I64,
+  F16,
+  BF16,
+  F32,
+  F64,
+  F8E4M3,
+  F8E5M2,
+  I4,
+  U4,
+  F8E4M3FNUZ,
+  F8E5M2FNUZ,
+  F8E8M0,
+  F4E2M1,
+  I2,
+  U2,
+  String
 };
 
-/// Bytes of one element; 0 for String, 1 for the 4-bit types (which are unpacked on import).
+/// Bytes of one element; 0 for String, 1 for the types of 2 and 4 bits (which are unpacked on import).
 size_t size_of(DType type);
+/// Bits of one element where ONNX packs several into a byte (2, 4); 8 * size_of(type) for all others.
+int packed_bits(DType type);
+inline bool is_packed(DType type) { return packed_bits(type) < 8; }
 /// "f32", "i64", "bool": the spelling of the text form.
 const char* name_of(DType type);
 std::optional<DType> parse_dtype(std::string_view name);
@@ -22,7 +48,8 @@ bool is_float(DType type);
 bool is_integer(DType type);  // Bool excluded
 bool is_signed(DType type);   // of integers and floats
 
-/// The type scalar expressions compute in: f16, bf16 and fp8 compute in f32; i4 and u4 in i32; all others as stored.
+/// The type scalar expressions compute in: f16, bf16, fp8 and fp4 compute in f32; integers of 2 and 4 bits in i32; all others
+/// as stored.
 DType compute_type(DType type);
 
 /// Reads or writes one element. Floats go through double, integers and Bool through int64 (U64 wraps into int64).
@@ -30,14 +57,32 @@ double load_float(DType type, const void* element);
 int64_t load_int(DType type, const void* element);
 void store_float(DType type, void* element, double value);  // rounds to nearest even
 void store_int(DType type, void* element, int64_t value);   // wraps
+/// Keeps an integer inside the range of its type, as stores and wrapping arithmetic do.
+int64_t wrap(DType type, int64_t value);
 
 /// IEEE binary16 and bfloat16, by bits; round to nearest even.
 float f16_to_float(uint16_t bits);
 uint16_t float_to_f16(float value);
 float bf16_to_float(uint16_t bits);
 uint16_t float_to_bf16(float value);
-/// OCP fp8; e4m3fn has no infinity and saturates, e5m2 follows IEEE.
-float f8_to_float(DType type, uint8_t bits);
-uint8_t float_to_f8(DType type, float value);
+
+/// How a float of at most 8 bits with a sign is made. Values beyond `largest` become `largest` when stored.
+struct SmallFloat {
+  enum class Specials : uint8_t {
+    Nan,  // all ones below the sign is NaN; infinity becomes the largest
+    NanAndInfinity,  // as IEEE
+    NegativeZero,  // the bits of -0 are the only NaN; infinity becomes the largest
+    None  // infinity becomes the largest, NaN -0
+  };
+  int exponent_bits, mantissa_bits, bias;
+  float largest;
+  Specials specials;
+};
+/// Null for types that are no such float.
+const SmallFloat* small_float(DType type);
+/// Of the types that small_float knows and of F8E8M0, an unsigned power of two (rounded to the nearest; 0xff is NaN).
+bool is_small_float(DType type);
+float small_to_float(DType type, uint8_t bits);
+uint8_t float_to_small(DType type, float value);
 
 }  // namespace ingot
