@@ -157,6 +157,9 @@ class ProgramBuilder {
     runtime::Instruction in;
     in.kernel = kernel_of_[i];
     for (ValueId v : n.inputs) in.args.push_back(INGOT_TRY(number_of(v)));
+    in.first_written = static_cast<int32_t>(in.args.size());
+    in.lane = plan_.lanes.lane[i];
+    in.waits = plan_.lanes.waits[i];
     for (ValueId v : n.outputs) in.args.push_back(INGOT_TRY(number_of(v)));
     for (const Expr& d : k.dims) in.dims.push_back(INGOT_TRY(shape(d)));
     const BuiltKernel& built = built_[static_cast<size_t>(in.kernel)];
@@ -168,6 +171,13 @@ class ProgramBuilder {
     program_.instructions.push_back(std::move(in));
     return {};
   }
+  /// The launch that makes v, if lane 0 has to wait for it.
+  std::vector<int32_t> waits_for(ValueId v) const {
+    for (size_t i = 0; i < plan_.order.size(); ++i)
+      for (ValueId o : g_.node(plan_.order[i]).outputs)
+        if (o == v && plan_.lanes.lane[i] != 0) return {static_cast<int32_t>(i)};
+    return {};
+  }
   Status copy_outputs() {
     for (const auto& [v, i] : copies_) {
       const int32_t from = INGOT_TRY(number_of(v));
@@ -176,6 +186,8 @@ class ProgramBuilder {
       const runtime::ShapeRef bytes = program_.values[static_cast<size_t>(from)].bytes;
       program_.values.push_back({runtime::Place::Output, static_cast<int32_t>(i), g_.value(v).type.dtype, bytes, g_.output_names[i]});
       in.args = {from, static_cast<int32_t>(program_.values.size() - 1)};
+      in.first_written = 1;
+      in.waits = waits_for(v);
       in.bytes = in.flops = bytes;
       const runtime::ShapeRef one = INGOT_TRY(shape(1));
       in.grid = {one, one, one};

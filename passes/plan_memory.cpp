@@ -6,26 +6,23 @@
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/rows.h"
+#include "passes/assign_lanes.h"
+#include "passes/typical.h"
 
 namespace ingot {
 namespace {
 
-/// A number to compare symbolic sizes by: every symbol at a typical value of its range.
-int64_t typical(const Expr& e) {
-  std::unordered_map<std::string, int64_t> at;
-  visit(e, [&](const Expr& x) {
-    if (x.op() == ExprOp::Symbol) at[x.name()] = std::clamp<int64_t>(64, std::max<int64_t>(x.low(), 1), std::max<int64_t>(x.high(), 1));
-  });
-  return evaluate_int(e, at).value_or(0);
-}
-
 class SlotPlanner {
  public:
-  int take(const Expr& bytes) {
+  explicit SlotPlanner(const LaneOrder& order) : order_(order) {}
+
+  /// A slot for a value of the launch at `position`.
+  int take(const Expr& bytes, int position) {
     int best = -1;
     int64_t best_cost = INT64_MAX;
     const int64_t want = typical(bytes);
     for (int s : free_) {
+      if (!reusable(s, position)) continue;
       const int64_t have = typical(bytes_[static_cast<size_t>(s)]);
       // Growing a slot costs what it grows by; a larger one wastes what it is larger by, which is cheaper.
       const int64_t cost = have >= want ? (have - want) / 4 : want - have;
@@ -33,41 +30,56 @@ class SlotPlanner {
     }
     if (best < 0) {
       bytes_.push_back(bytes);
+      touched_.emplace_back();
       return static_cast<int>(bytes_.size()) - 1;
     }
     free_.erase(std::find(free_.begin(), free_.end(), best));
     Expr& slot = bytes_[static_cast<size_t>(best)];
     slot = simplify(max(slot, bytes));
+    touched_[static_cast<size_t>(best)].clear();
     return best;
   }
+  /// The launch at `position` reads or writes the slot's value.
+  void touch(int slot, int position) { touched_[static_cast<size_t>(slot)].push_back(position); }
   void release(int slot) { free_.push_back(slot); }
   std::vector<Expr> take_bytes() { return std::move(bytes_); }
 
  private:
+  bool reusable(int slot, int position) const {
+    const auto& touched = touched_[static_cast<size_t>(slot)];
+    return std::all_of(touched.begin(), touched.end(), [&](int t) { return order_.before(t, position); });
+  }
+  const LaneOrder& order_;
   std::vector<Expr> bytes_;
+  std::vector<std::vector<int>> touched_;  // per slot: launches that use its present value
   std::vector<int> free_;
 };
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& graph) {
+MemoryPlan plan_memory(const Graph& graph, int max_lanes) {
   MemoryPlan plan;
   plan.order = graph.order();
   plan.slot = IdMap<ValueId, int>(graph.value_count(), -1);
   IdMap<ValueId, int> last_use(graph.value_count(), -1);
   for (size_t i = 0; i < plan.order.size(); ++i)
     for (ValueId v : graph.node(plan.order[i]).inputs) last_use[v] = static_cast<int>(i);
-  SlotPlanner slots;
+  plan.lanes = assign_lanes(graph, plan.order, max_lanes);
+  const LaneOrder order(plan.lanes);
+  SlotPlanner slots(order);
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Node& n = graph.node(plan.order[i]);
     for (ValueId v : n.outputs) {
       if (graph.is_output(v)) continue;
       const TensorType& t = graph.value(v).type;
-      plan.slot[v] = slots.take(simplify(element_count(t.shape) * static_cast<int64_t>(size_of(t.dtype))));
+      plan.slot[v] = slots.take(simplify(element_count(t.shape) * static_cast<int64_t>(size_of(t.dtype))), static_cast<int>(i));
+      slots.touch(plan.slot[v], static_cast<int>(i));
     }
     std::vector<ValueId> ending = n.inputs;
     std::sort(ending.begin(), ending.end());
     ending.erase(std::unique(ending.begin(), ending.end()), ending.end());
+    for (ValueId v : ending)
+      if (v.valid() && plan.slot.at(v) >= 0) slots.touch(plan.slot[v], static_cast<int>(i));
     for (ValueId v : ending)
       if (plan.slot.at(v) >= 0 && last_use[v] == static_cast<int>(i)) slots.release(plan.slot[v]);
     for (ValueId v : n.outputs)

@@ -7,7 +7,8 @@
 namespace ingot {
 
 /// `graph` must be fused. Inputs are never overwritten: an output gets its slot before the inputs of its node are released.
-MemoryPlan plan_memory(const Graph& graph);
+/// With several lanes a slot is only used again by launches that come after all uses of its last value.
+MemoryPlan plan_memory(const Graph& graph, int max_lanes = 1);
 
 /// What the dims of a call must meet for index arithmetic to stay inside its buffers: broadcasting, inner dimensions and
 /// reshapes that could not be proven for symbolic dims. Taken from the imported graph, before rewriting.

@@ -43,6 +43,10 @@ class Device {
   virtual std::string name() const = 0;  // "cpu", "cuda:0 (NVIDIA H200)"
   /// True when the host may use device pointers directly.
   virtual bool is_host() const = 0;
+  /// How well binaries for `target` suit this device: 0 not at all, and of several the largest is the one to take.
+  virtual int preference(const std::string& target) const = 0;
+  /// Units that run a kernel's blocks side by side: a kernel with fewer blocks leaves room for another one.
+  virtual int parallel_units() const { return 1; }
 
   /// At least `bytes` (and never less than 64), aligned to 256.
   virtual Result<void*> allocate(uint64_t bytes) = 0;
@@ -55,6 +59,18 @@ class Device {
   virtual Status copy_to_host(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;
   virtual Status copy_on_device(void* to, const void* from, uint64_t bytes, Stream* stream) = 0;
 
+  /// Host memory that the device reaches directly, aligned to 256.
+  virtual Result<void*> allocate_host(uint64_t bytes);
+  virtual void release_host(void* memory);
+  /// Like the copies above, but between the device and memory of allocate_host, without staging: the host side must be
+  /// left alone until the stream has come past.
+  virtual Status upload(void* to, const void* from, uint64_t bytes, Stream* stream) {
+    return copy_to_device(to, from, bytes, stream);
+  }
+  virtual Status download(void* to, const void* from, uint64_t bytes, Stream* stream) {
+    return copy_to_host(to, from, bytes, stream);
+  }
+
   virtual Result<std::unique_ptr<LoadedKernel>> load(const KernelInfo& kernel) = 0;
   virtual Status launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
                         const std::array<int64_t, 3>& grid, Stream* stream) = 0;
@@ -62,12 +78,16 @@ class Device {
   virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
   /// Wraps a stream of the caller (a CUstream); it is not destroyed with the wrapper.
   virtual Result<std::unique_ptr<Stream>> borrow_stream(void* native) = 0;
-  virtual Result<std::unique_ptr<Event>> create_event() = 0;
+  /// Events that only order work (not timed) cost less.
+  virtual Result<std::unique_ptr<Event>> create_event(bool timed = true) = 0;
   virtual Status record(Event& event, Stream* stream) = 0;
   virtual Status wait(Stream* stream, const Event& event) = 0;
   /// Milliseconds between two recorded events; waits for the second.
   virtual Result<double> elapsed_ms(const Event& from, const Event& to) = 0;
   virtual Status synchronize(Stream* stream) = 0;
+  virtual Status synchronize(const Event& event) = 0;
+  /// True while launches on this stream go into somebody's recording.
+  virtual bool is_recording(Stream*) { return false; }
 
   /// Recording is optional: a device that cannot record returns an Unsupported error from begin_recording.
   virtual Status begin_recording(Stream*) { return unsupported(name() + " does not record launches"); }

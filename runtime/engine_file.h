@@ -1,25 +1,29 @@
-// The .ingot file: a Program, its kernels' binaries and its weights in one file that the runtime maps and checks before
-// use.
+// The .ingot file: one Program for each kind of device it was compiled for, their kernels' binaries and their weights in
+// one file that the runtime maps and checks before use.
 //   header    64 bytes: magic, version, section count, file size, checksum of the section table
 //   table     one row per section: kind, offset, size, 128-bit checksum
-//   sections  program (FlatBuffers, runtime/engine.fbs), code, notes (text), weights; each starts on a 64-byte boundary
-// The same program and notes always give the same bytes.
+//   sections  one program (FlatBuffers, runtime/engine.fbs) per kind of device, code, notes (text), folding (text), weights;
+//             each starts on a 64-byte boundary
+// Equal weights and equal binaries of several programs are stored once. The same contents always give the same bytes.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "compiler/support/result.h"
+#include "runtime/device.h"
 #include "runtime/program.h"
 
 namespace ingot::runtime {
 
-constexpr uint32_t kEngineFileVersion = 1;
+constexpr uint32_t kEngineFileVersion = 2;
 
 struct EngineFile {
-  std::shared_ptr<const Program> program;  // constants point into the mapped file
-  std::string notes;  // JSON of the compiler: model hash, options, verification results
-  bool host_code_dropped = false;  // it has "cpu" binaries that were not loaded for want of trust
+  std::vector<std::shared_ptr<const Program>> programs;  // loaded: constants point into the mapped file
+  std::string notes;  // JSON of the compiler: model hash, options
+  std::string folding;  // how constants follow from the model's weights (compiler/driver/refit.h); may be empty
+  bool host_code_dropped = false;  // it has x86-64 objects that were not loaded for want of trust
 };
 
 struct LoadOptions {
@@ -28,8 +32,13 @@ struct LoadOptions {
 };
 
 /// Writes beside `path` and renames, so that a reader never sees half a file.
-Status save_engine(const Program& program, const std::string& notes, const std::string& path);
+Status save_engine(const EngineFile& file, const std::string& path);
 /// Errors name what is wrong: not an engine, cut off, edited, of another version, or holding numbers out of range.
 Result<EngineFile> load_engine(const std::string& path, const LoadOptions& options = {});
+
+/// The program of the file that suits `device` best. The Error says, for each program, why it does not run there.
+Result<std::shared_ptr<const Program>> program_for(const EngineFile& file, const Device& device);
+/// The targets of a program, taken apart: "sm_89,ptx_89" gives two.
+std::vector<std::string> targets_of(const Program& program);
 
 }  // namespace ingot::runtime

@@ -9,7 +9,7 @@ namespace ingot::runtime {
 constexpr char kEngineMagic[8] = {'\x89', 'I', 'N', 'G', 'O', 'T', '\r', '\n'};  // text-mode copies damage it visibly
 constexpr uint64_t kSectionAlignment = 64;
 
-enum class SectionKind : uint32_t { Program = 1, Code = 2, Notes = 3, Weights = 4 };
+enum class SectionKind : uint32_t { Program = 1, Code = 2, Notes = 3, Weights = 4, Folding = 5 };
 
 struct EngineHeader {
   char magic[8];

@@ -57,7 +57,8 @@ struct Section {
   uint64_t size = 0;
 };
 struct Sections {
-  Section program, code, notes, weights;
+  std::vector<Section> programs;
+  Section code, notes, folding, weights;
 };
 
 Status read_header(const MappedFile& file, EngineHeader& header) {
@@ -87,9 +88,9 @@ Result<Sections> read_sections(const MappedFile& file, const LoadOptions& option
   for (uint32_t i = 0; i < header.sections; ++i) {
     SectionRow row;
     std::memcpy(&row, file.data() + sizeof header + i * sizeof row, sizeof row);
-    static constexpr const char* kNames[] = {"unknown", "program", "code", "notes", "weights"};
+    static constexpr const char* kNames[] = {"unknown", "program", "code", "notes", "weights", "folding"};
     const auto kind = static_cast<uint32_t>(row.kind);
-    const char* name = kNames[kind <= 4 ? kind : 0];
+    const char* name = kNames[kind <= 5 ? kind : 0];
     if (row.offset > file.size() || row.size > file.size() - row.offset || row.offset % kSectionAlignment != 0)
       return invalid(fmt::format("the {} section lies outside of the file", name));
     const Section section{file.data() + row.offset, row.size};
@@ -99,13 +100,14 @@ Result<Sections> read_sections(const MappedFile& file, const LoadOptions& option
         return invalid(fmt::format("the {} section is damaged (its checksum differs)", name));
     }
     switch (row.kind) {
-      case SectionKind::Program: sections.program = section; break;
+      case SectionKind::Program: sections.programs.push_back(section); break;
       case SectionKind::Code: sections.code = section; break;
       case SectionKind::Notes: sections.notes = section; break;
+      case SectionKind::Folding: sections.folding = section; break;
       case SectionKind::Weights: sections.weights = section; break;
     }
   }
-  if (!sections.program.data) return invalid("the file has no program");
+  if (sections.programs.empty()) return invalid("the file has no program");
   return sections;
 }
 
@@ -202,6 +204,9 @@ class ProgramReader {
     std::copy(grid.begin(), grid.end(), out.grid.begin());
     out.bytes = i.bytes();
     out.flops = i.flops();
+    out.first_written = i.first_written();
+    out.lane = i.lane();
+    out.waits = each(i.waits());
     return out;
   }
 
@@ -212,15 +217,19 @@ class ProgramReader {
 
 Result<EngineFile> read_engine(std::shared_ptr<const MappedFile> file, const LoadOptions& options) {
   const Sections sections = INGOT_TRY(read_sections(*file, options));
-  flatbuffers::Verifier verifier(sections.program.data, sections.program.size, 16, 10'000'000);
-  if (!fb::VerifyProgramBuffer(verifier)) return invalid("the program section is not a valid program");
-  ProgramReader reader(sections, file, options);
-  auto program = std::make_shared<Program>(INGOT_TRY(reader.read(*fb::GetProgram(sections.program.data))));
-  INGOT_TRY(program->verify());
+  const auto text_of = [](const Section& s) { return std::string(reinterpret_cast<const char*>(s.data), s.size); };
   EngineFile out;
-  out.notes.assign(reinterpret_cast<const char*>(sections.notes.data), sections.notes.size);
+  ProgramReader reader(sections, file, options);
+  for (const Section& section : sections.programs) {
+    flatbuffers::Verifier verifier(section.data, section.size, 16, 10'000'000);
+    if (!fb::VerifyProgramBuffer(verifier)) return invalid("the program section is not a valid program");
+    auto program = std::make_shared<Program>(INGOT_TRY(reader.read(*fb::GetProgram(section.data))));
+    INGOT_TRY(program->verify());
+    out.programs.push_back(std::move(program));
+  }
+  out.notes = text_of(sections.notes);
+  out.folding = text_of(sections.folding);
   out.host_code_dropped = reader.host_code_dropped;
-  out.program = std::move(program);
   return out;
 }
 

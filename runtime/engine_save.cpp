@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <tuple>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -28,13 +31,34 @@ auto list(FlatBufferBuilder& b, const std::vector<T>& items, F make) {
 
 uint8_t byte(DType type) { return static_cast<uint8_t>(type); }
 
-/// Appends the program's code and records where weights and code go.
+/// Gives byte strings places in a section; equal ones get the same place.
+class Pool {
+ public:
+  struct Item {
+    const void* data;
+    uint64_t size, offset;
+  };
+  uint64_t place(const void* data, uint64_t size) {
+    const XXH128_hash_t h = XXH3_128bits(data, size);
+    const auto [it, inserted] = known_.try_emplace(std::tuple(size, h.high64, h.low64), end_);
+    if (inserted) {
+      items_.push_back({data, size, end_});
+      end_ = align_section(end_ + std::max<uint64_t>(size, 1));
+    }
+    return it->second;
+  }
+  const std::vector<Item>& items() const { return items_; }
+
+ private:
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, uint64_t> known_;
+  std::vector<Item> items_;
+  uint64_t end_ = 0;
+};
+
+/// One program; its code and weights go to pools that all programs of the file share.
 class ProgramWriter {
  public:
-  explicit ProgramWriter(const Program& program) : p_(program) {}
-
-  std::vector<uint8_t> code;
-  uint64_t weight_bytes = 0;
+  ProgramWriter(const Program& program, Pool& code, Pool& weights) : p_(program), code_(code), weights_(weights) {}
 
   flatbuffers::DetachedBuffer write() {
     const auto shapes = p_.shapes.lines;
@@ -57,7 +81,8 @@ class ProgramWriter {
     const auto instructions = list(b_, p_.instructions, [&](const Instruction& i) {
       const std::vector<int32_t> grid(i.grid.begin(), i.grid.end());
       return fb::CreateInstruction(b_, static_cast<uint8_t>(i.kind), i.kernel, b_.CreateVector(i.args),
-                                   b_.CreateVector(i.dims), b_.CreateVector(grid), i.bytes, i.flops);
+                                   b_.CreateVector(i.dims), b_.CreateVector(grid), i.bytes, i.flops, i.first_written,
+                                   i.lane, b_.CreateVector(i.waits));
     });
     const auto requirements = list(b_, p_.requirements, [&](const Program::Requirement& r) {
       return fb::CreateRequirement(b_, r.condition, b_.CreateString(r.message));
@@ -75,15 +100,13 @@ class ProgramWriter {
     });
   }
   Offset<fb::Constant> constant(const ConstantInfo& c) {
-    const uint64_t offset = weight_bytes, size = c.data ? c.data->bytes() : 0;
-    weight_bytes = align_section(weight_bytes + std::max<uint64_t>(size, 1));
+    const uint64_t size = c.data ? c.data->bytes() : 0;
+    const uint64_t offset = weights_.place(c.data ? c.data->data() : nullptr, size);
     return fb::CreateConstant(b_, b_.CreateString(c.name), byte(c.type), b_.CreateVector(c.dims), offset, size);
   }
   Offset<fb::Kernel> kernel(const KernelInfo& k) {
     const auto binaries = list(b_, k.binaries, [&](const KernelBinary& x) {
-      code.resize(align_section(code.size()));
-      const uint64_t offset = code.size();
-      code.insert(code.end(), x.code.begin(), x.code.end());
+      const uint64_t offset = code_.place(x.code.data(), x.code.size());
       return fb::CreateBinary(b_, b_.CreateString(x.target), offset, x.code.size());
     });
     const auto name = b_.CreateString(k.name), summary = b_.CreateString(k.summary), source = b_.CreateString(k.source);
@@ -92,6 +115,7 @@ class ProgramWriter {
   }
 
   const Program& p_;
+  Pool &code_, &weights_;
   FlatBufferBuilder b_;
 };
 
@@ -138,49 +162,70 @@ class SectionFile {
   uint64_t position_ = 0;
 };
 
-constexpr uint32_t kSections = 4;
-
-bool write_file(const Program& program, const std::string& notes, const std::string& path) {
-  ProgramWriter writer(program);
-  const auto buffer = writer.write();
-  SectionFile file(path);
-  struct {
-    EngineHeader header;
-    SectionRow rows[kSections];
-  } front = {};
-  file.append(&front, sizeof front);
-  SectionRow* row = front.rows;
-  const auto simple = [&](SectionKind kind, const void* data, uint64_t size) {
-    file.start(*row, kind);
-    file.append(data, size);
-    file.finish(*row++);
-  };
-  simple(SectionKind::Program, buffer.data(), buffer.size());
-  simple(SectionKind::Code, writer.code.data(), writer.code.size());
-  simple(SectionKind::Notes, notes.data(), notes.size());
-  file.start(*row, SectionKind::Weights);
-  for (const ConstantInfo& c : program.constants) {
-    const uint64_t end = align_section(file.position() + std::max<uint64_t>(c.data ? c.data->bytes() : 0, 1));
-    if (c.data) file.append(c.data->data(), c.data->bytes());
-    file.pad_to(end);
+/// Sections one after the other; the header and the table come last, into the room left for them at the start.
+class EngineWriter {
+ public:
+  EngineWriter(const std::string& path, size_t sections) : file_(path), rows_(sections) {
+    const std::vector<uint8_t> room(front_bytes());
+    file_.append(room.data(), room.size());
   }
-  file.finish(*row);
-  std::memcpy(front.header.magic, kEngineMagic, sizeof kEngineMagic);
-  front.header.version = kEngineFileVersion;
-  front.header.sections = kSections;
-  front.header.file_bytes = file.position();
-  const XXH128_hash_t h = XXH3_128bits(front.rows, sizeof front.rows);
-  front.header.table_hash[0] = h.high64;
-  front.header.table_hash[1] = h.low64;
-  return file.good() && file.write_at_start(&front, sizeof front);
+  void section(SectionKind kind, const void* data, uint64_t size) {
+    file_.start(rows_[done_], kind);
+    file_.append(data, size);
+    file_.finish(rows_[done_++]);
+  }
+  void section(SectionKind kind, const Pool& pool) {
+    file_.start(rows_[done_], kind);
+    const uint64_t start = file_.position();
+    for (const Pool::Item& item : pool.items()) {
+      file_.pad_to(start + item.offset);
+      if (item.size) file_.append(item.data, item.size);
+    }
+    file_.finish(rows_[done_++]);
+  }
+  bool finish() {
+    INGOT_CHECK(done_ == rows_.size(), "an engine file's table has as many rows as sections");
+    EngineHeader header = {};
+    std::memcpy(header.magic, kEngineMagic, sizeof kEngineMagic);
+    header.version = kEngineFileVersion;
+    header.sections = static_cast<uint32_t>(rows_.size());
+    header.file_bytes = file_.position();
+    const XXH128_hash_t h = XXH3_128bits(rows_.data(), rows_.size() * sizeof(SectionRow));
+    header.table_hash[0] = h.high64;
+    header.table_hash[1] = h.low64;
+    std::vector<uint8_t> front(front_bytes());
+    std::memcpy(front.data(), &header, sizeof header);
+    std::memcpy(front.data() + sizeof header, rows_.data(), rows_.size() * sizeof(SectionRow));
+    return file_.good() && file_.write_at_start(front.data(), front.size());
+  }
+
+ private:
+  size_t front_bytes() const { return sizeof(EngineHeader) + rows_.size() * sizeof(SectionRow); }
+  SectionFile file_;
+  std::vector<SectionRow> rows_;
+  size_t done_ = 0;
+};
+
+bool write_file(const EngineFile& contents, const std::string& path) {
+  Pool code, weights;
+  EngineWriter file(path, contents.programs.size() + 4);
+  for (const auto& program : contents.programs) {
+    const auto buffer = ProgramWriter(*program, code, weights).write();
+    file.section(SectionKind::Program, buffer.data(), buffer.size());
+  }
+  file.section(SectionKind::Code, code);
+  file.section(SectionKind::Notes, contents.notes.data(), contents.notes.size());
+  file.section(SectionKind::Folding, contents.folding.data(), contents.folding.size());
+  file.section(SectionKind::Weights, weights);
+  return file.finish();
 }
 
 }  // namespace
 
-Status save_engine(const Program& program, const std::string& notes, const std::string& path) {
+Status save_engine(const EngineFile& file, const std::string& path) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
   std::error_code ec;
-  if (!write_file(program, notes, temporary)) {
+  if (!write_file(file, temporary)) {
     std::filesystem::remove(temporary, ec);
     return make_error(ErrorKind::Io,
                       fmt::format("{} cannot be written (folder missing, no permission, or disk full)", path));

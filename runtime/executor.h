@@ -3,8 +3,8 @@
 // offsets, grids) per shape seen lately.
 #pragma once
 
+#include <atomic>
 #include <list>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,6 +44,9 @@ class Engine {
   const LoadedKernel& kernel(int32_t i) const { return *kernels_[static_cast<size_t>(i)]; }
   void* constant(int32_t i) const { return constants_[static_cast<size_t>(i)]; }
   uint64_t weight_bytes() const { return weight_bytes_; }
+  /// The number of lanes that the program uses, and whether an instruction has another lane waiting for it.
+  int32_t lanes() const { return lanes_; }
+  bool awaited(size_t instruction) const { return awaited_[instruction]; }
 
  private:
   Status load_constants();
@@ -53,12 +56,21 @@ class Engine {
   DeviceMemory weights_;
   std::vector<void*> constants_;
   uint64_t weight_bytes_ = 0;
+  int32_t lanes_ = 1;
+  std::vector<bool> awaited_;
 };
 
+/// "kernel fused_… (Conv+Relu) with the nodes a, b": for messages.
+std::string describe_kernel(const KernelInfo& kernel);
+
+/// One launch of a profile.
 struct KernelTime {
   std::string name, summary;
-  double ms = 0;
+  std::vector<std::string> nodes;  // of the model, inside this kernel
+  double ms = 0;                   // on the device
+  double start_ms = 0;             // since the first launch
   int64_t bytes = 0, flops = 0;
+  int32_t lane = 0;
 };
 struct Profile {
   std::vector<KernelTime> kernels;  // in the order of launches
@@ -73,25 +85,57 @@ struct DeviceTensor {
 
 using Dims = std::vector<int64_t>;
 
+struct SessionOptions {
+  /// Independent branches on streams of their own, where the program has lanes and their kernels leave the device room.
+  bool lanes = true;
+  /// Launches recorded into a CUDA graph, from the second run with the same shape and addresses on.
+  bool recordings = true;
+  size_t max_plans = 64, max_recordings = 32;  // kept; the least recently used go
+  uint64_t max_arena_bytes = UINT64_MAX;  // shapes that need more are refused
+  /// Waits after every launch, so that a fault is laid on the kernel that made it. Also set by $INGOT_SYNC_LAUNCHES=1.
+  bool synchronous = false;
+};
+
+/// What a session did so far, and what it holds.
+struct SessionCounters {
+  uint64_t runs = 0, plans_made = 0, plans_dropped = 0;
+  uint64_t recordings_made = 0, recordings_dropped = 0, replays = 0;
+  uint64_t arena_bytes = 0, arena_growths = 0, staging_bytes = 0;
+  double last_plan_us = 0;  // host time of the plan made last
+};
+
 class Session {
  public:
-  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Engine> engine);
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Engine> engine, SessionOptions options = {});
+  ~Session();
 
   /// Runs the model on host tensors, in the order of program().inputs. Inputs are never written; outputs are new
   /// tensors.
   Result<std::vector<Tensor>> run(const std::vector<Tensor>& inputs);
+  /// Whether the number and types of inputs are the model's.
+  Status check_types(const std::vector<Tensor>& inputs) const;
   /// The dims that run would give its outputs. Errors are those of run.
   Result<std::vector<Dims>> output_dims(const std::vector<Dims>& input_dims);
   /// Asynchronous on a device: issues the model on `stream` (null: the session's own). Output pointers must have room
-  /// for output_dims(). Calls of one session must be ordered by their streams: they share the arena.
+  /// for output_dims(). Calls of one session must be ordered by their streams: they share the arena. The stream may be
+  /// in the course of being captured into the caller's CUDA graph; that graph is valid while the session lives, is not
+  /// trimmed and has seen no larger shape (arena_generation() does not change).
   Status enqueue(std::span<const DeviceTensor> inputs, std::span<void* const> outputs, Stream* stream);
   /// Like run, one kernel at a time with a clock around each.
   Result<Profile> profile(const std::vector<Tensor>& inputs);
   Status synchronize();
 
+  /// From another thread: the run in progress stops before its next launch, with an error; later runs are not affected.
+  void cancel() { cancelled_ = true; }
+  /// Gives back the arena, staging memory, plans and recordings; the next run makes them again.
+  Status trim();
+  SessionCounters counters() const;
+  /// Changes whenever the arena moves.
+  uint64_t arena_generation() const { return addresses_; }
   uint64_t arena_bytes() const { return arena_.bytes(); }
-  /// Launches recorded into a CUDA graph from a shape's second run on (default: on).
-  void use_recordings(bool on) { recordings_allowed_ = on; }
+  const std::shared_ptr<const Engine>& engine() const { return engine_; }
+  /// The session's own stream.
+  Stream* stream() const { return stream_.get(); }
 
  private:
   struct Step {
@@ -100,6 +144,7 @@ class Session {
     std::vector<int64_t> dims;
     std::array<int64_t, 3> grid{};
     uint64_t bytes = 0;  // of a copy
+    bool empty = false;  // nothing to compute at this shape; kept for the order of lanes
   };
   struct Plan {
     std::vector<int64_t> symbols, lines;
@@ -107,38 +152,58 @@ class Session {
     uint64_t arena_bytes = 0;
     std::vector<Step> steps;
     std::vector<Dims> output_dims;
-    int uses = 0;
-    std::unique_ptr<Recording> recording;  // valid while addresses_ is recorded_at
-    uint64_t recorded_at = 0;
+    bool lanes = false;
   };
   struct Addresses {
     std::vector<void*> inputs, outputs;
+    bool operator==(const Addresses&) const = default;
+  };
+  /// A plan at certain addresses: seen once, or recorded.
+  struct RecordedRun {
+    const Plan* plan;
+    Addresses at;
+    std::unique_ptr<Recording> recording;
   };
 
-  explicit Session(std::shared_ptr<const Engine> engine);
-  Status check_types(const std::vector<Tensor>& inputs) const;
+  Session(std::shared_ptr<const Engine> engine, SessionOptions options);
+  // planning: session_plan.cpp
   Result<Plan*> plan_for(const std::vector<Dims>& input_dims);
   Result<std::vector<int64_t>> bind_symbols(const std::vector<Dims>& input_dims) const;
+  Status check_dims(const Plan& plan, const std::vector<Dims>& input_dims) const;
   Result<Plan> make_plan(std::vector<int64_t> symbols, const std::vector<Dims>& input_dims) const;
   Status place_slots(Plan& plan) const;
+  bool worth_lanes(const Plan& plan) const;
+  // memory: session_memory.cpp
   Status reserve(DeviceMemory& memory, uint64_t bytes, const std::string& what);
   Status reserve_arena(const Plan& plan);
+  Result<Plan*> stage_inputs(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, Addresses& at);
+  Status fetch_outputs(std::vector<Tensor>& outputs);
+  // launching: session_issue.cpp
   void locate(const Plan& plan, const Addresses& at);
   Status issue_step(const Step& step, Stream* stream);
   Status issue(const Plan& plan, Stream* stream);
-  Status issue_recorded(Plan& plan);
-  Result<Plan*> stage_inputs(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs);
-  Status fetch_outputs(std::vector<Tensor>& outputs);
+  Status issue_lanes(const Plan& plan, Stream* stream);
+  Status start_lanes();
+  Status issue_at(Plan& plan, const Addresses& at, Stream* stream);
+  Status record(const Plan& plan, RecordedRun& run);
+  void drop_recordings(const Plan* plan);
 
   std::shared_ptr<const Engine> engine_;
+  SessionOptions options_;
   std::unique_ptr<Stream> stream_;
+  std::vector<std::unique_ptr<Stream>> lanes_;  // [0] stays null: lane 0 is the caller's stream
+  std::vector<std::unique_ptr<Event>> done_;  // per instruction that another lane waits for
+  std::unique_ptr<Event> fork_;
+  std::vector<std::unique_ptr<Event>> joins_;  // per lane
   DeviceMemory arena_, empty_;  // `empty_` stands in for tensors without elements
   std::vector<DeviceMemory> input_memory_, output_memory_;
   std::vector<void*> values_;  // where each value of the program is now
   std::vector<void*> arguments_;
   std::list<Plan> plans_;  // most recently used first
+  std::list<RecordedRun> recorded_;  // likewise
   uint64_t addresses_ = 1;  // changes when session memory moves
-  bool recordings_allowed_ = true;
+  std::atomic<bool> cancelled_{false};
+  SessionCounters counters_;
 };
 
 }  // namespace ingot::runtime

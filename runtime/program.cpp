@@ -24,7 +24,7 @@ class Verifier {
     INGOT_TRY(kernels());
     for (size_t i = 0; i < p_.instructions.size(); ++i) INGOT_TRY(instruction(p_.instructions[i], i));
     for (size_t i = 0; i < p_.requirements.size(); ++i) INGOT_TRY(line(p_.requirements[i].condition, "requirement", i));
-    return {};
+    return verify_order(p_);
   }
 
  private:
@@ -105,6 +105,11 @@ class Verifier {
     for (int32_t a : in.args)
       if (a < 0 || static_cast<size_t>(a) >= p_.values.size())
         return invalid(fmt::format("instruction {}: value {} of {}", i, a, p_.values.size()));
+    if (in.first_written < 0 || static_cast<size_t>(in.first_written) > in.args.size())
+      return invalid(fmt::format("instruction {}: writes from argument {} of {}", i, in.first_written, in.args.size()));
+    if (in.lane < 0 || in.lane >= kMaxLanes) return invalid(fmt::format("instruction {}: lane {}", i, in.lane));
+    for (int32_t w : in.waits)
+      if (w < 0 || static_cast<size_t>(w) >= i) return invalid(fmt::format("instruction {}: waits for {}", i, w));
     if (!launch) return {};
     for (ShapeRef d : in.dims) INGOT_TRY(line(d, "instruction", i));
     for (ShapeRef g : in.grid) INGOT_TRY(line(g, "instruction", i));

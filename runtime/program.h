@@ -31,22 +31,22 @@ struct Binding {
 enum class Place : uint8_t { Input, Output, Constant, Arena };
 struct ValueInfo {
   Place place = Place::Arena;
-  int32_t index = 0;             // number of the input, output, constant or arena slot
+  int32_t index = 0;  // number of the input, output, constant or arena slot
   DType type = DType::F32;
   ShapeRef bytes = 0;
-  std::string name;              // for messages
+  std::string name;  // for messages
 };
 
 /// A piece of the arena, shared by values whose lifetimes do not overlap.
 struct ArenaSlot {
-  ShapeRef bytes = 0;            // not rounded; the executor aligns each slot to 256
+  ShapeRef bytes = 0;  // not rounded; the executor aligns each slot to 256
 };
 
 struct ConstantInfo {
   std::string name;
   DType type = DType::F32;
   std::vector<int64_t> dims;
-  TensorPtr data;                // mapped from the engine file, or from the compiler
+  TensorPtr data;  // mapped from the engine file, or from the compiler
 };
 
 /// One compiled form of a kernel. `code` is a CUBIN ("sm_90a"), PTX ("ptx_75"), or a relocatable x86-64 object ("cpu").
@@ -60,28 +60,35 @@ struct KernelBinary {
 /// [first, last) of the launch; the executor hands ranges to its thread pool. `scratch` is private to the call.
 struct KernelInfo {
   std::string name;
-  std::string summary;           // "Conv+Add+Relu"
+  std::string summary;  // "Conv+Add+Relu"
   std::vector<std::string> nodes;  // model nodes inside
-  std::string source;            // CUDA text or LLVM IR, may be empty
+  std::string source;  // CUDA text or LLVM IR, may be empty
   std::vector<KernelBinary> binaries;
-  int32_t threads = 1;           // CUDA: threads of a block
-  int32_t shared_bytes = 0;      // CUDA: dynamic shared memory
-  int64_t scratch_bytes = 0;     // CPU: bytes of `scratch`, 64-byte aligned
+  int32_t threads = 1;  // CUDA: threads of a block
+  int32_t shared_bytes = 0;  // CUDA: dynamic shared memory
+  int64_t scratch_bytes = 0;  // CPU: bytes of `scratch`, 64-byte aligned
 };
 
+constexpr int32_t kMaxLanes = 16;
+
 /// Launch: run a kernel. Copy: args[0] to args[1], same size (an input or constant that is an output itself).
+/// Instructions of one lane run in order; lanes run beside each other, on streams of their own. Lane 0 is the caller's
+/// stream. Without lanes, the order of the list is a valid order.
 struct Instruction {
   enum class Kind : uint8_t { Launch, Copy } kind = Kind::Launch;
   int32_t kernel = -1;
-  std::vector<int32_t> args;     // numbers of values
-  std::vector<ShapeRef> dims;    // the kernel's dims
+  std::vector<int32_t> args;  // numbers of values
+  int32_t first_written = 0;  // args from here on are written, those before it only read
+  std::vector<ShapeRef> dims;  // the kernel's dims
   std::array<ShapeRef, 3> grid{};  // CUDA: blocks; CPU: grid[0] is the number of tasks, the others are 1
-  ShapeRef bytes = 0;            // bytes read and written, for the profile
+  ShapeRef bytes = 0;  // bytes read and written, for the profile
   ShapeRef flops = 0;
+  int32_t lane = 0;
+  std::vector<int32_t> waits;  // numbers of earlier instructions, of other lanes, that must have finished
 };
 
 struct Program {
-  std::string target;            // "cpu" or the CUDA targets, comma-separated, that its kernels were compiled for
+  std::string target;  // "cpu" or the CUDA targets, comma-separated, that its kernels were compiled for
   std::string model_name, options;
   std::vector<SymbolInfo> symbols;
   ShapeProgram shapes;
@@ -92,11 +99,18 @@ struct Program {
   std::vector<KernelInfo> kernels;
   std::vector<Instruction> instructions;
   /// Conditions a shape must meet (each line must be 1) with the message of a failure.
-  struct Requirement { ShapeRef condition = 0; std::string message; };
+  struct Requirement {
+    ShapeRef condition = 0;
+    std::string message;
+  };
   std::vector<Requirement> requirements;
 
-  /// All numbers in range, every value placed once, kernels' binaries named: for programs read from a file.
+  /// All numbers in range, every value placed once, kernels' binaries named, and no two instructions that may run at the
+  /// same time touch the same memory with one of them writing: for programs read from a file.
   Status verify() const;
 };
+
+/// The part of verify() about lanes (program_order.cpp). The other numbers must be in range.
+Status verify_order(const Program& program);
 
 }  // namespace ingot::runtime

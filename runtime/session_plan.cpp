@@ -1,16 +1,15 @@
 // The planning half of Session: checking inputs, binding symbols, and turning a shape into sizes, offsets and grids. A
-// plan is made once per shape; the launches themselves are in executor.cpp.
+// plan is made once per shape; the launches themselves are in session_issue.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "runtime/executor.h"
+#include "runtime/memory.h"
 
 namespace ingot::runtime {
 namespace {
-
-constexpr uint64_t kAlignment = 256;
-constexpr size_t kMaxPlans = 64;
 
 std::string dims_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
 
@@ -80,20 +79,7 @@ Result<std::vector<int64_t>> Session::bind_symbols(const std::vector<Dims>& inpu
   return symbols;
 }
 
-Result<Session::Plan*> Session::plan_for(const std::vector<Dims>& input_dims) {
-  std::vector<int64_t> symbols = INGOT_TRY(bind_symbols(input_dims));
-  const auto found =
-      std::find_if(plans_.begin(), plans_.end(), [&](const Plan& plan) { return plan.symbols == symbols; });
-  if (found != plans_.end()) {
-    plans_.splice(plans_.begin(), plans_, found);
-  } else {
-    plans_.push_front(INGOT_TRY(make_plan(std::move(symbols), input_dims)));
-    if (plans_.size() > kMaxPlans) {
-      INGOT_TRY(engine_->device()->synchronize(stream_.get()));  // a recording may still be running
-      plans_.pop_back();
-    }
-  }
-  Plan& plan = plans_.front();
+Status Session::check_dims(const Plan& plan, const std::vector<Dims>& input_dims) const {
   const Program& p = engine_->program();
   for (size_t i = 0; i < input_dims.size(); ++i)
     for (size_t d = 0; d < input_dims[i].size(); ++d) {
@@ -102,7 +88,30 @@ Result<Session::Plan*> Session::plan_for(const std::vector<Dims>& input_dims) {
         return invalid(fmt::format("input {} {}: dimension {} must be {}, the model wants {}", i,
                                    dims_text(input_dims[i]), d, want, expected(p, p.inputs[i])));
     }
-  return &plan;
+  return {};
+}
+
+Result<Session::Plan*> Session::plan_for(const std::vector<Dims>& input_dims) {
+  std::vector<int64_t> symbols = INGOT_TRY(bind_symbols(input_dims));
+  const auto found =
+      std::find_if(plans_.begin(), plans_.end(), [&](const Plan& plan) { return plan.symbols == symbols; });
+  if (found != plans_.end()) {
+    plans_.splice(plans_.begin(), plans_, found);
+  } else {
+    const auto start = std::chrono::steady_clock::now();
+    plans_.push_front(INGOT_TRY(make_plan(std::move(symbols), input_dims)));
+    counters_.last_plan_us =
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    ++counters_.plans_made;
+    if (plans_.size() > std::max<size_t>(options_.max_plans, 1)) {
+      INGOT_TRY(engine_->device()->synchronize(stream_.get()));  // a recording may still be running
+      drop_recordings(&plans_.back());
+      plans_.pop_back();
+      ++counters_.plans_dropped;
+    }
+  }
+  INGOT_TRY(check_dims(plans_.front(), input_dims));
+  return &plans_.front();
 }
 
 Status Session::place_slots(Plan& plan) const {
@@ -111,8 +120,7 @@ Status Session::place_slots(Plan& plan) const {
     const int64_t bytes = plan.lines[p.slots[i].bytes];
     if (bytes < 0) return invalid(fmt::format("arena slot {} has a negative size: the shape is impossible", i));
     plan.slot_offsets.push_back(plan.arena_bytes);
-    const auto rounded =
-        (static_cast<uint64_t>(std::max<int64_t>(bytes, 1)) + kAlignment - 1) / kAlignment * kAlignment;
+    const uint64_t rounded = align_up(static_cast<uint64_t>(std::max<int64_t>(bytes, 1)));
     if (__builtin_add_overflow(plan.arena_bytes, rounded, &plan.arena_bytes))
       return make_error(ErrorKind::OutOfMemory, "the arena's size does not fit in 64 bits");
   }
@@ -148,11 +156,25 @@ Result<Session::Plan> Session::make_plan(std::vector<int64_t> symbols, const std
       step.kernel = &engine_->kernel(in.kernel);
       for (ShapeRef d : in.dims) step.dims.push_back(plan.lines[d]);
       for (size_t g = 0; g < 3; ++g) step.grid[g] = plan.lines[in.grid[g]];
-      if (step.grid[0] <= 0 || step.grid[1] <= 0 || step.grid[2] <= 0) continue;  // nothing to compute
+      step.empty = step.grid[0] <= 0 || step.grid[1] <= 0 || step.grid[2] <= 0;
     }
     plan.steps.push_back(std::move(step));
   }
+  plan.lanes = worth_lanes(plan);
   return plan;
+}
+
+/// Lanes help where kernels leave the device room for each other: most of those off lane 0 have few blocks.
+bool Session::worth_lanes(const Plan& plan) const {
+  if (!options_.lanes || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host()) return false;
+  const int64_t room = 2 * static_cast<int64_t>(engine_->device()->parallel_units());
+  int64_t small = 0, all = 0;
+  for (const Step& step : plan.steps) {
+    if (step.empty || step.instruction->lane == 0) continue;
+    ++all;
+    small += step.grid[0] < room && step.grid[0] * step.grid[1] * step.grid[2] < room;
+  }
+  return all > 0 && 2 * small >= all;
 }
 
 }  // namespace ingot::runtime

@@ -14,6 +14,7 @@
 #include "codegen/kernel/interpret.h"
 #include "codegen/llvm/cpu_backend.h"
 #include "compiler/support/tensor.h"
+#include "runtime/cpu/object_loader.h"
 
 namespace ingot::testing {
 
@@ -94,12 +95,11 @@ class FencedMemory {
 
 /// The outputs of the kernel as compiled by the CPU backend, tasks handed out in ranges of `chunk`.
 inline std::vector<Tensor> run_compiled(const KernelCase& c, const TargetTraits& traits, int64_t chunk = 1 << 30) {
-  static const std::shared_ptr<OrcJit> jit = OrcJit::create().value();
   Kernel kernel = c.kernel;
   kernel.name = "kernel_under_test";
   auto emitted = emit_cpu(kernel, traits);
   if (!emitted) FAIL(emitted.error().to_string());
-  auto code = jit->load(emitted->object, kernel.name);
+  auto code = runtime::load_object(emitted->object, kernel.name);
   if (!code) FAIL(code.error().to_string());
   std::vector<FencedMemory> memory_of;
   std::vector<void*> pointers;

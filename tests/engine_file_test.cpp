@@ -65,6 +65,13 @@ Program sample() {
   return p;
 }
 
+EngineFile sample_file(const std::string& notes) {
+  EngineFile file;
+  file.programs.push_back(std::make_shared<const Program>(sample()));
+  file.notes = notes;
+  return file;
+}
+
 std::string read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -81,10 +88,10 @@ std::string error_of(const std::string& path) {
 TEST_CASE("a program survives the file", "[engine]") {
   Folder f;
   const std::string path = f.path + "/m.ingot";
-  REQUIRE(save_engine(sample(), "{\"hash\":1}", path).ok());
+  REQUIRE(save_engine(sample_file("{\"hash\":1}"), path).ok());
   auto loaded = load_engine(path, {true, true});
   REQUIRE(loaded.ok());
-  const Program& p = *loaded.value().program;
+  const Program& p = *loaded.value().programs[0];
   const Program want = sample();
   CHECK(loaded.value().notes == "{\"hash\":1}");
   CHECK(!loaded.value().host_code_dropped);
@@ -104,28 +111,28 @@ TEST_CASE("a program survives the file", "[engine]") {
 
 TEST_CASE("the same program gives the same bytes", "[engine]") {
   Folder f;
-  REQUIRE(save_engine(sample(), "n", f.path + "/a").ok());
-  REQUIRE(save_engine(sample(), "n", f.path + "/b").ok());
+  REQUIRE(save_engine(sample_file("n"), f.path + "/a").ok());
+  REQUIRE(save_engine(sample_file("n"), f.path + "/b").ok());
   CHECK(read(f.path + "/a") == read(f.path + "/b"));
   auto loaded = load_engine(f.path + "/a", {true, true});
-  REQUIRE(save_engine(*loaded.value().program, "n", f.path + "/c").ok());
+  REQUIRE(save_engine(loaded.value(), f.path + "/c").ok());
   CHECK(read(f.path + "/a") == read(f.path + "/c"));
 }
 
 TEST_CASE("host code needs trust", "[engine]") {
   Folder f;
-  REQUIRE(save_engine(sample(), "", f.path + "/a").ok());
+  REQUIRE(save_engine(sample_file(""), f.path + "/a").ok());
   auto loaded = load_engine(f.path + "/a");
   REQUIRE(loaded.ok());
   CHECK(loaded.value().host_code_dropped);
-  REQUIRE(loaded.value().program->kernels[0].binaries.size() == 1);
-  CHECK(loaded.value().program->kernels[0].binaries[0].target == "sm_90a");
+  REQUIRE(loaded.value().programs[0]->kernels[0].binaries.size() == 1);
+  CHECK(loaded.value().programs[0]->kernels[0].binaries[0].target == "sm_90a");
 }
 
 TEST_CASE("bad files get clear errors", "[engine]") {
   Folder f;
   const std::string good = f.path + "/good", bad = f.path + "/bad";
-  REQUIRE(save_engine(sample(), "notes", good).ok());
+  REQUIRE(save_engine(sample_file("notes"), good).ok());
   const std::string bytes = read(good);
   CHECK(error_of(f.path + "/missing").find("No such file") != std::string::npos);
   CHECK(error_of(f.path).find("not a file") != std::string::npos);
@@ -141,13 +148,13 @@ TEST_CASE("bad files get clear errors", "[engine]") {
   version[8] = 9;
   write(bad, version);
   CHECK(error_of(bad).find("format version 9") != std::string::npos);
-  CHECK(!save_engine(sample(), "", f.path + "/no/such/folder/x").ok());
+  CHECK(!save_engine(sample_file(""), f.path + "/no/such/folder/x").ok());
 }
 
 TEST_CASE("any flipped byte is found or harmless, and none crashes", "[engine]") {
   Folder f;
   const std::string good = f.path + "/good", bad = f.path + "/bad";
-  REQUIRE(save_engine(sample(), "notes", good).ok());
+  REQUIRE(save_engine(sample_file("notes"), good).ok());
   const std::string bytes = read(good);
   std::mt19937 random(1);
   int accepted = 0;

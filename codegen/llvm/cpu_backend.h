@@ -1,5 +1,5 @@
-// The CPU backend: kernel IR to an x86-64 object through LLVM. orc_jit.h loads the result; runtime/cpu/cpu_device.h
-// runs it.
+// The CPU backend: kernel IR to an x86-64 object through LLVM. runtime/cpu/object_loader.h links the result,
+// runtime/cpu/cpu_device.h runs it.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "codegen/kernel/kernel.h"
-#include "codegen/llvm/orc_jit.h"
+#include "codegen/llvm/object_compiler.h"
 
 namespace ingot {
 
 /// Changes when the same kernel gives other code: part of a cache key.
-constexpr int kCpuGeneratorVersion = 2;
+constexpr int kCpuGeneratorVersion = 3;
 
 /// How a kernel is launched: cheap, without LLVM, and the same as emit_cpu's. An Error says what cannot run on the CPU.
 struct CpuLaunch {

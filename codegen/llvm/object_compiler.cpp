@@ -1,5 +1,4 @@
-// compile_object and cpu_traits (orc_jit.h): target machines and the optimisation pipeline. Vectors and register tiles
-// are chosen by the emitters, so the pipeline only cleans up; LLVM's own vectorisers and unrollers stay out.
+// Target machines and the optimisation pipeline. Vectors and register tiles are chosen by the emitters, so the pipeline only cleans up; LLVM's own vectorisers and unrollers stay out.
 #include "codegen/llvm/object_compiler.h"
 
 #include <fmt/format.h>
@@ -22,7 +21,7 @@
 #include <string_view>
 #include <thread>
 
-#include "codegen/llvm/orc_jit.h"
+#include "runtime/cpu/cpu_features.h"
 
 namespace ingot {
 namespace {
@@ -31,50 +30,38 @@ struct CpuName {
   std::string cpu, features;
 };
 
-const llvm::StringMap<bool>& host_features() {
-  static const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  return features;
-}
-
+/// Features that the runtime cannot test for (runtime/cpu/cpu_features.h) are switched off, so that code never needs them.
 CpuName name_of_cpu(const TargetTraits& traits) {
   if (traits.name != "cpu") return {traits.name, ""};
   std::vector<std::string> list;
-  for (const auto& f : host_features()) list.push_back((f.second ? "+" : "-") + f.first().str());
+  for (const auto& f : llvm::sys::getHostCPUFeatures())
+    list.push_back((runtime::cpu_has(f.first().str()) ? "+" : "-") + f.first().str());
   std::sort(list.begin(), list.end());
   std::string features;
   for (const std::string& f : list) features += (features.empty() ? "" : ",") + f;
   return {llvm::sys::getHostCPUName().str(), features};
 }
 
-constexpr std::string_view kNoteMark = "ingot needs ";
-
 /// The features that code for this CPU may use, as "avx2,fma,".
 std::string needed_features(const TargetTraits& traits) {
-  if (traits.name == "x86-64-v4")
-    return "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,";
-  if (traits.name == "x86-64-v3") return "avx2,fma,f16c,bmi,bmi2,lzcnt,movbe,";
-  if (traits.name == "x86-64-v2") return "sse4.2,popcnt,";
-  std::vector<std::string> list;
-  if (traits.name == "cpu")
-    for (const auto& f : host_features())
-      if (f.second) list.push_back(f.first().str());
-  std::sort(list.begin(), list.end());
+  if (traits.name != "cpu") return runtime::features_of_level(traits.name);
   std::string text;
-  for (const std::string& f : list) text += f + ",";
+  for (const runtime::CpuFeature& f : runtime::cpu_features())
+    if (f.present) text += std::string(f.name) + ",";
   return text;
 }
 
-/// Leaves a constant in the object that missing_features finds again.
+/// Leaves a constant in the object that runtime::missing_cpu_features finds again.
 void add_note(llvm::Module& module, const TargetTraits& traits) {
-  auto* text =
-      llvm::ConstantDataArray::getString(module.getContext(), std::string(kNoteMark) + needed_features(traits));
+  auto* text = llvm::ConstantDataArray::getString(module.getContext(),
+                                                  std::string(runtime::kFeatureMark) + needed_features(traits));
   auto* note =
       new llvm::GlobalVariable(module, text->getType(), true, llvm::GlobalValue::InternalLinkage, text, "ingot_note");
   llvm::appendToUsed(module, {note});
 }
 
 bool host_has(std::initializer_list<const char*> names) {
-  return std::all_of(names.begin(), names.end(), [](const char* n) { return host_features().lookup(n); });
+  return std::all_of(names.begin(), names.end(), runtime::cpu_has);
 }
 
 void set_level(TargetTraits& t, int vector_bytes) {
@@ -112,8 +99,9 @@ Result<TargetTraits> cpu_traits(const std::string& name) {
   TargetTraits t;
   t.kind = TargetKind::Cpu;
   t.name = name;
-  t.parallel_units = std::max(1u, std::thread::hardware_concurrency());
+  t.parallel_units = 8;  // of a level: the same file wherever it is compiled
   if (name == "cpu") {
+    t.parallel_units = std::max(1u, std::thread::hardware_concurrency());
     const bool avx512 = host_has({"avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"});
     set_level(t, avx512 ? 64 : host_has({"avx2", "fma"}) ? 32 : 16);
   } else if (name == "x86-64-v4") {
@@ -136,6 +124,8 @@ std::string cpu_fingerprint(const TargetTraits& traits) {
 
 namespace cpu {
 
+namespace {
+
 void initialize_target() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -144,19 +134,7 @@ void initialize_target() {
   });
 }
 
-std::string missing_features(const std::vector<uint8_t>& object) {
-  const std::string_view bytes(reinterpret_cast<const char*>(object.data()), object.size());
-  const size_t at = bytes.find(kNoteMark);
-  if (at == std::string_view::npos) return "a note of what it needs";
-  std::string_view list = bytes.substr(at + kNoteMark.size());
-  list = list.substr(0, list.find('\0'));
-  std::string missing;
-  for (size_t comma; (comma = list.find(',')) != std::string_view::npos; list.remove_prefix(comma + 1)) {
-    const std::string name(list.substr(0, comma));
-    if (!host_features().lookup(name)) missing += (missing.empty() ? "" : ", ") + name;
-  }
-  return missing;
-}
+}  // namespace
 
 Result<std::vector<uint8_t>> compile_object(llvm::Module& module, const TargetTraits& traits) {
   initialize_target();

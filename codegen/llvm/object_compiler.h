@@ -1,16 +1,29 @@
-// What orc_jit.cpp and object_compiler.cpp share: LLVM's target, and the note in every object that says which processor
-// features it needs.
+// LLVM as a library: CPU targets, and a module that becomes a relocatable object. runtime/cpu/object_loader.h makes the
+// object a function.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace ingot::cpu {
+#include "compiler/support/result.h"
+#include "compiler/support/target_traits.h"
 
-void initialize_target();
+namespace llvm {
+class Module;
+}
 
-/// The features that the object needs and this machine lacks, separated by commas; empty when it can run.
-std::string missing_features(const std::vector<uint8_t>& object);
+namespace ingot {
 
-}  // namespace ingot::cpu
+/// The traits of "cpu" (the host) or of a level: "x86-64-v2", "x86-64-v3" (AVX2), "x86-64-v4" (AVX-512).
+Result<TargetTraits> cpu_traits(const std::string& name = "cpu");
+/// Processor and features that objects for `traits` are compiled for: part of a cache key. Includes the LLVM version.
+std::string cpu_fingerprint(const TargetTraits& traits);
+
+namespace cpu {
+
+/// Optimises the module and compiles it. Thread-safe for modules of different contexts.
+Result<std::vector<uint8_t>> compile_object(llvm::Module& module, const TargetTraits& traits);
+
+}  // namespace cpu
+}  // namespace ingot

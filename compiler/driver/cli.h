@@ -50,5 +50,7 @@ Result<std::vector<Tensor>> read_inputs(const std::vector<runtime::Binding>& bin
 /// Prints "kernels 12/56" on a terminal.
 void show_progress(const std::string& what, size_t done, size_t total);
 std::string human_bytes(double bytes);
+/// `inspect` of an .ingot file: what it holds, where it runs, and why it does not run elsewhere.
+Outcome inspect_engine(const std::string& path, bool json);
 
 }  // namespace ingot::cli

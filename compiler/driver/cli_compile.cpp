@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "compiler/driver/cli.h"
+#include "compiler/driver/targets.h"
 #include "compiler/driver/reference.h"
 #include "compiler/ir/text.h"
 #include "compiler/ops/registry.h"
@@ -25,23 +27,27 @@ std::string file_hash(const std::string& path) {
 }
 
 /// What the engine file remembers of its making. No dates and no paths: the same input gives the same bytes.
-std::string notes_of(const Compilation& c, const std::string& model) {
+std::string notes_of(const std::vector<Compilation>& all, const std::string& model) {
   nlohmann::json j;
   j["model"] = std::filesystem::path(model).filename();
   j["model_hash"] = file_hash(model);
-  j["nodes"] = c.model_nodes;
-  j["kernels"] = c.program.instructions.size();
-  j["target"] = c.program.target;
+  j["nodes"] = all[0].model_nodes;
   j["precision"] = "as the model says";
-  nlohmann::json reasons = nlohmann::json::array();
-  for (const Refusal& r : c.refusals) reasons.push_back({r.producer, r.consumer, r.reason});
-  j["refusals"] = reasons;
+  for (const Compilation& c : all) {
+    nlohmann::json reasons = nlohmann::json::array();
+    for (const Refusal& r : c.refusals) reasons.push_back({r.producer, r.consumer, r.reason});
+    j["programs"].push_back({{"target", c.program.target}, {"kernels", c.program.instructions.size()}, {"refusals", reasons}});
+  }
   return j.dump();
 }
 
-uint64_t weight_bytes(const runtime::Program& p) {
+/// Bytes of weights, those that several programs share once.
+uint64_t weight_bytes(const std::vector<Compilation>& all) {
+  std::set<TensorPtr> distinct;
+  for (const Compilation& c : all)
+    for (const auto& constant : c.program.constants) distinct.insert(constant.data);
   uint64_t total = 0;
-  for (const auto& c : p.constants) total += c.data->bytes();
+  for (const TensorPtr& t : distinct) total += t->bytes();
   return total;
 }
 
@@ -49,20 +55,35 @@ struct CompileArgs {
   CommonOptions common;
   std::string model, output;
   std::vector<std::string> targets{"cpu"};
-  bool explain = false;
+  bool explain = false, no_ptx = false;
+  int streams = 4;
 };
+
+void print_compilation(const Compilation& c) {
+  int32_t lanes = 0;
+  for (const auto& in : c.program.instructions) lanes = std::max(lanes, in.lane + 1);
+  fmt::print("  {}: {} kernels after fusion{}; import {:.0f} ms, passes {:.0f} ms, kernels {:.0f} ms\n", c.program.target,
+             c.program.instructions.size(), lanes > 1 ? fmt::format(" on {} streams", lanes) : "", c.import_ms, c.passes_ms, c.codegen_ms);
+}
 
 Outcome run_compile(const CompileArgs& a) {
   CompileOptions o = INGOT_TRY(a.common.to_compile());
-  o.targets = a.targets;
-  const Compilation c = INGOT_TRY(compile_model(a.model, o));
-  INGOT_TRY(runtime::save_engine(c.program, notes_of(c, a.model), a.output));
-  fmt::print("{}: {} nodes in the model, {} kernels after fusion, target {}\n", a.output, c.model_nodes, c.program.instructions.size(), c.program.target);
-  fmt::print("  weights {}, file {}; import {:.0f} ms, passes {:.0f} ms, kernels {:.0f} ms\n", human_bytes(static_cast<double>(weight_bytes(c.program))),
-             human_bytes(static_cast<double>(std::filesystem::file_size(a.output))), c.import_ms, c.passes_ms, c.codegen_ms);
-  for (const Overridable& v : c.import.overridable) fmt::print("  note: initialiser \"{}\" could be overridden by a caller; it is a constant here\n", v.name);
+  INGOT_TRY(target_groups(a.targets));
+  o.targets = a.no_ptx ? a.targets : with_ptx(a.targets);
+  o.lanes = a.streams;
+  const std::vector<Compilation> all = INGOT_TRY(compile_for_targets(a.model, o));
+  runtime::EngineFile file;
+  for (const Compilation& c : all) file.programs.push_back(std::make_shared<const runtime::Program>(c.program));
+  file.notes = notes_of(all, a.model);
+  INGOT_TRY(runtime::save_engine(file, a.output));
+  fmt::print("{}: {} nodes in the model; weights {}, file {}\n", a.output, all[0].model_nodes, human_bytes(static_cast<double>(weight_bytes(all))),
+             human_bytes(static_cast<double>(std::filesystem::file_size(a.output))));
+  for (const Compilation& c : all) print_compilation(c);
+  const auto& fixed = all[0].import.overridable;
+  if (!fixed.empty()) fmt::print("  note: {} initialisers that a caller could override are constants here: \"{}\"{}\n", fixed.size(), fixed[0].name, fixed.size() > 1 ? " and so on" : "");
   if (a.explain)
-    for (const Refusal& r : c.refusals) fmt::print("  {} | {}: {}\n", r.producer, r.consumer, r.reason);
+    for (const Compilation& c : all)
+      for (const Refusal& r : c.refusals) fmt::print("  {}: {} | {}: {}\n", c.program.target, r.producer, r.consumer, r.reason);
   return 0;
 }
 
@@ -102,7 +123,9 @@ std::function<Outcome()> add_compile(CLI::App& app) {
   auto a = std::make_shared<CompileArgs>();
   app.add_option("model", a->model, "MODEL.onnx")->required();
   app.add_option("-o,--output", a->output, "FILE.ingot")->required();
-  app.add_option("--target", a->targets, "cpu, or CUDA targets: sm_75 … sm_120, sm_90a, ptx_75")->delimiter(',');
+  app.add_option("--target", a->targets, "cpu, x86-64-v3 and the like, sm_75 … sm_120, sm_90a, ptx_75; several make one file for all of them")->delimiter(',');
+  app.add_flag("--no-ptx", a->no_ptx, "leave out the PTX that lets newer GPUs run the file");
+  app.add_option("--streams", a->streams, "GPUs: streams that independent branches may use")->check(CLI::Range(1, runtime::kMaxLanes));
   app.add_flag("--explain", a->explain, "why neighbouring groups are apart");
   a->common.add(app);
   return [a] { return run_compile(*a); };

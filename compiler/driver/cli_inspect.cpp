@@ -7,11 +7,10 @@
 #include <tuple>
 
 #include "codegen/cuda/nvrtc.h"
-#include "codegen/llvm/orc_jit.h"
+#include "codegen/llvm/object_compiler.h"
 #include "compiler/driver/cli.h"
 #include "compiler/driver/devices.h"
 #include "compiler/ops/registry.h"
-#include "runtime/engine_file.h"
 #include "runtime/store.h"
 
 namespace ingot::cli {
@@ -104,27 +103,6 @@ Outcome inspect_model(const InspectArgs& a) {
   return 0;
 }
 
-Outcome inspect_engine(const InspectArgs& a) {
-  runtime::LoadOptions load;
-  load.trust_host_code = true;  // only looked at
-  const runtime::EngineFile file = INGOT_TRY(runtime::load_engine(a.model, load));
-  const runtime::Program& p = *file.program;
-  const auto notes = nlohmann::json::parse(file.notes, nullptr, false);
-  if (a.json) {
-    nlohmann::json j{{"file", a.model}, {"target", p.target}, {"notes", notes}};
-    for (const auto& k : p.kernels) j["kernels"].push_back({{"name", k.name}, {"summary", k.summary}, {"nodes", k.nodes}});
-    fmt::print("{}\n", j.dump(1));
-    return 0;
-  }
-  fmt::print("{}: target {}, {} kernels in {} launches\n", a.model, p.target, p.kernels.size(), p.instructions.size());
-  if (notes.is_object()) fmt::print("  from {} with {} operators\n", notes.value("model", "?"), notes.value("nodes", 0));
-  for (const auto& b : p.inputs) fmt::print("  input  {} {} rank {}\n", b.name, name_of(b.type), b.dims.size());
-  for (const auto& b : p.outputs) fmt::print("  output {} {} rank {}\n", b.name, name_of(b.type), b.dims.size());
-  for (const auto& in : p.instructions)
-    if (in.kernel >= 0) fmt::print("  {}\n", p.kernels[static_cast<size_t>(in.kernel)].name);
-  return 0;
-}
-
 struct OpsArgs {
   bool markdown = false;
 };
@@ -176,7 +154,7 @@ std::function<Outcome()> add_inspect(CLI::App& app) {
   a->common.add(app);
   return [a]() -> Outcome {
     const bool engine = a->model.size() > 6 && a->model.substr(a->model.size() - 6) == ".ingot";
-    return engine ? inspect_engine(*a) : inspect_model(*a);
+    return engine ? inspect_engine(a->model, a->json) : inspect_model(*a);
   };
 }
 

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "compiler/driver/session.h"
 #include "compiler/driver/targets.h"
+#include "compiler/support/hash.h"
 
 namespace ingot {
 
@@ -29,6 +31,23 @@ Result<Compilation> compile_model(const std::string& path, const CompileOptions&
       if (!k.source.empty()) std::ofstream(fmt::format("{}/{}.cu", o.dump_dir, k.name)) << k.source;
   c.codegen_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return c;
+}
+
+Result<std::vector<Compilation>> compile_for_targets(const std::string& path, const CompileOptions& options) {
+  std::vector<Compilation> all;
+  std::map<std::string, TensorPtr> known;  // by content
+  for (const std::vector<std::string>& group : INGOT_TRY(target_groups(options.targets))) {
+    CompileOptions o = options;
+    o.targets = group;
+    if (!o.dump_dir.empty() && !all.empty()) o.dump_dir += "-" + group[0];
+    all.push_back(INGOT_TRY(compile_model(path, o)));
+    Compilation& c = all.back();
+    for (runtime::ConstantInfo& constant : c.program.constants)
+      constant.data = known.emplace(hash_bytes(constant.data->data(), constant.data->bytes()).hex() +
+                                        describe(constant.type, constant.dims), constant.data).first->second;
+    c.graph = Graph();  // it holds its constants
+  }
+  return all;
 }
 
 Result<Compilation> compile_interface(const std::string& path, const CompileOptions& o) {

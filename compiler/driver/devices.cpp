@@ -4,8 +4,7 @@
 
 #include <map>
 
-#include "codegen/llvm/orc_jit.h"
-#include "runtime/cpu/cpu_device.h"
+#include "runtime/cpu/object_loader.h"
 
 namespace ingot {
 namespace {
@@ -16,8 +15,7 @@ std::map<std::string, std::function<Result<OpenDevice>()>>& registered() {
 }
 
 Result<OpenDevice> open_cpu() {
-  runtime::CpuLoader loader = INGOT_TRY(make_cpu_loader());
-  return OpenDevice{std::make_shared<runtime::CpuDevice>(std::move(loader)), "cpu"};
+  return OpenDevice{std::make_shared<runtime::CpuDevice>(runtime::object_loader()), "cpu"};
 }
 
 Result<OpenDevice> open_gpu(int ordinal) {

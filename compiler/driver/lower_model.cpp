@@ -65,7 +65,7 @@ Result<Compilation> lower_model(const std::string& path, const CompileOptions& o
   if (!o.until.empty()) return c;
   if (auto fused = verify(c.graph, Stage::Fused); !fused)
     return invalid("a pass that lowering needs was skipped: " + fused.error().message + "; `opt` prints the graph without it");
-  c.plan = plan_memory(c.graph);
+  c.plan = plan_memory(c.graph, target.kind == TargetKind::Cuda ? o.lanes : 1);
   c.lowered = INGOT_TRY(lower_program(c.graph, c.plan));
   dump_kernels(c, o.dump_dir);
   return c;

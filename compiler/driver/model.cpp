@@ -1,7 +1,6 @@
 // Model: a compiled or loaded program on a device.
 #include <fmt/format.h>
 
-#include "codegen/llvm/orc_jit.h"
 #include "compiler/driver/devices.h"
 #include "compiler/driver/reference.h"
 #include "compiler/driver/session.h"
@@ -30,7 +29,7 @@ Result<Model> Model::load(const std::string& path, const std::string& device, co
   if (is_engine_file(path)) {
     runtime::LoadOptions load;
     load.trust_host_code = opened.device->is_host();  // running the file on the CPU is asking for its code
-    m.program_ = INGOT_TRY(runtime::load_engine(path, load)).program;
+    m.program_ = INGOT_TRY(runtime::program_for(INGOT_TRY(runtime::load_engine(path, load)), *opened.device));
   } else {
     CompileOptions o = options;
     o.targets = {opened.target};

@@ -22,6 +22,7 @@ struct CompileOptions {
   std::string dump_dir;              // numbered IR, kernels and plan go here, when not empty
   bool fuse = true;                  // false: every operator is a kernel of its own, to compare with
   bool verify_passes = false;        // check "unchanged means unchanged" after each pass (costs a print of the graph)
+  int lanes = 4;                     // CUDA: streams that independent branches may use; the CPU runs one kernel at a time
   int threads = 0;                   // of the compiler; 0: as many as the machine has
   std::function<void(const std::string& what, size_t done, size_t total)> progress;  // may be empty
   /// May be empty. Called before a compilation fails because operators need the values of these inputs of the model.

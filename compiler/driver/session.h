@@ -34,6 +34,9 @@ Result<Compilation> lower_model(const std::string& path, const CompileOptions& o
 /// lower_model, then kernels for options.targets.
 Result<Compilation> compile_model(const std::string& path, const CompileOptions& options);
 
+/// One compilation for each group of options.targets (targets.h), for one engine file: equal constants share memory.
+Result<std::vector<Compilation>> compile_for_targets(const std::string& path, const CompileOptions& options);
+
 /// lower_model, and a program with bindings and sizes but no kernels: what the interpreter and inspection need.
 Result<Compilation> compile_interface(const std::string& path, const CompileOptions& options);
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <tuple>
 
 #include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/nvrtc.h"
@@ -82,16 +84,50 @@ Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits,
 Result<TargetTraits> traits_of(const std::vector<std::string>& targets) {
   if (targets.empty()) return invalid("no target given");
   if (is_cpu(targets[0])) {
-    if (targets.size() > 1) return unsupported("a file for the CPU and other targets at once; compile one file for each");
+    if (targets.size() > 1) return unsupported("one program for the CPU and other targets at once");
     return cpu_traits(targets[0]);
   }
   int oldest = INT32_MAX;
   for (const std::string& t : targets) {
     const int cc = capability_of(t);
-    if (cc < 75) return invalid(fmt::format("unknown target {}; give cpu, x86-64-v3, x86-64-v4, or sm_75 to sm_120 (sm_90a, sm_100a), ptx_75", t));
+    if (cc < 75) return invalid(fmt::format("unknown target {}; give cpu, x86-64, x86-64-v2 to x86-64-v4, or sm_75 to sm_120 (sm_90a, sm_100a), ptx_75", t));
     oldest = std::min(oldest, cc);
   }
   return cuda_traits(oldest);
+}
+
+Result<std::vector<std::vector<std::string>>> target_groups(std::vector<std::string> targets) {
+  if (targets.empty()) return invalid("no target given");
+  std::sort(targets.begin(), targets.end(), [](const std::string& a, const std::string& b) {
+    return std::tuple(capability_of(a), a) < std::tuple(capability_of(b), b);
+  });
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+  std::vector<std::vector<std::string>> groups;
+  std::string last;
+  for (const std::string& t : targets) {
+    const TargetTraits traits = INGOT_TRY(traits_of({t}));
+    if (groups.empty() || traits.kind == TargetKind::Cpu || traits.name != last) groups.emplace_back();
+    groups.back().push_back(t);
+    last = traits.name;
+  }
+  return groups;
+}
+
+std::vector<std::string> with_ptx(std::vector<std::string> targets) {
+  std::map<int, std::pair<bool, bool>> chips;  // by capability: there is a general target, one for this chip only
+  for (const std::string& t : targets)
+    if (t.rfind("sm_", 0) == 0) (t.back() == 'a' ? chips[capability_of(t)].second : chips[capability_of(t)].first) = true;
+  int general = 0;
+  const auto add = [&] {
+    if (general) targets.push_back(fmt::format("ptx_{}", general));
+    general = 0;
+  };
+  for (const auto& [cc, kinds] : chips) {
+    if (kinds.first) general = cc;
+    else if (kinds.second) add();
+  }
+  add();
+  return targets;
 }
 
 Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store) {

@@ -9,8 +9,15 @@
 namespace ingot {
 
 /// The traits that passes and planners decide by: the host's for "cpu", those of the oldest CUDA target otherwise.
-/// Error: an unknown name, or CPU and CUDA mixed.
+/// Error: an unknown name, or CPU and CUDA mixed: those are two programs (target_groups).
 Result<TargetTraits> traits_of(const std::vector<std::string>& targets);
+
+/// Targets that share traits, and so one program: "sm_86" and "sm_87". In the order of the engine file, without repeats.
+/// Error: a name that is no target.
+Result<std::vector<std::vector<std::string>>> target_groups(std::vector<std::string> targets);
+/// The targets, and PTX for GPUs newer than any of them or between them: of the newest target that is not for one chip
+/// only, and of each one before a target that is.
+std::vector<std::string> with_ptx(std::vector<std::string> targets);
 
 /// The kernel compiler of the targets, going through the store.
 Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store);

@@ -1,4 +1,5 @@
-// Where intermediate values live: the meeting point of passes/plan_memory.h, which decides, and codegen/build_program.h.
+// Where intermediate values live, and which launches run beside each other: the meeting point of passes/plan_memory.h and
+// passes/assign_lanes.h, which decide, and codegen/build_program.h.
 #pragma once
 
 #include <vector>
@@ -7,10 +8,17 @@
 
 namespace ingot {
 
+/// For each launch, in the plan's order: its lane, and the earlier launches of other lanes that it waits for.
+struct LanePlan {
+  std::vector<int32_t> lane;
+  std::vector<std::vector<int32_t>> waits;
+};
+
 struct MemoryPlan {
   std::vector<NodeId> order;          // the sequence of launches
   IdMap<ValueId, int> slot;           // arena slot of a value, -1 for inputs, outputs and constants
   std::vector<Expr> slot_bytes;       // over the graph's symbols
+  LanePlan lanes;
 };
 
 /// A condition that the dims of a call must meet, and what to say when they do not.

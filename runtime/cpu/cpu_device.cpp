@@ -46,7 +46,9 @@ class ThreadScratch {
 /// Denormals are flushed while a kernel runs: arithmetic on them is a hundred times slower (docs/decisions/0003).
 class FlushDenormals {
  public:
-  FlushDenormals() : saved_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
+  FlushDenormals() : saved_(__builtin_ia32_stmxcsr()) {
+    __builtin_ia32_ldmxcsr(saved_ | kFlushToZero | kDenormalsAreZero);
+  }
   ~FlushDenormals() { __builtin_ia32_ldmxcsr(saved_); }
   FlushDenormals(const FlushDenormals&) = delete;
 
@@ -74,6 +76,14 @@ void run_range(void* context, int64_t first, int64_t last) {
 CpuDevice::CpuDevice(CpuLoader loader, int threads) : loader_(std::move(loader)), pool_(threads) {}
 
 std::string CpuDevice::name() const { return fmt::format("cpu ({} threads)", pool_.threads()); }
+
+int CpuDevice::preference(const std::string& target) const {
+  if (target == "cpu") return 10;  // made for one processor: whether this one can run it, the objects say
+  static constexpr const char* kLevels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  for (int level = 1; level <= 4; ++level)
+    if (target == kLevels[level - 1]) return level;
+  return 0;
+}
 
 Result<void*> CpuDevice::allocate(uint64_t bytes) {
   if (bytes > (uint64_t{1} << 62)) return make_error(ErrorKind::OutOfMemory, fmt::format("{} bytes asked", bytes));
@@ -122,7 +132,7 @@ Status CpuDevice::launch(const LoadedKernel& kernel, std::span<void* const> buff
 
 Result<std::unique_ptr<Stream>> CpuDevice::create_stream() { return std::unique_ptr<Stream>(new CpuStream); }
 Result<std::unique_ptr<Stream>> CpuDevice::borrow_stream(void*) { return create_stream(); }
-Result<std::unique_ptr<Event>> CpuDevice::create_event() { return std::unique_ptr<Event>(new CpuEvent); }
+Result<std::unique_ptr<Event>> CpuDevice::create_event(bool) { return std::unique_ptr<Event>(new CpuEvent); }
 
 Status CpuDevice::record(Event& event, Stream*) {
   static_cast<CpuEvent&>(event).when = std::chrono::steady_clock::now();

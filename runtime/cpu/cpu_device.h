@@ -1,5 +1,5 @@
 // The CPU as a Device: kernels are function pointers whose tasks a thread pool shares. How object code becomes a
-// function pointer is handed in by the driver (codegen/llvm/orc_jit.h), because the runtime links no LLVM.
+// function pointer is handed in: object_loader.h links objects, tests hand in functions of their own.
 #pragma once
 
 #include <functional>
@@ -31,6 +31,7 @@ class CpuDevice : public Device {
 
   std::string name() const override;
   bool is_host() const override { return true; }
+  int preference(const std::string& target) const override;
   Result<void*> allocate(uint64_t bytes) override;
   void release(void* memory) override;
   MemoryInfo memory_info() const override;
@@ -43,11 +44,12 @@ class CpuDevice : public Device {
                 const std::array<int64_t, 3>& grid, Stream* stream) override;
   Result<std::unique_ptr<Stream>> create_stream() override;
   Result<std::unique_ptr<Stream>> borrow_stream(void* native) override;
-  Result<std::unique_ptr<Event>> create_event() override;
+  Result<std::unique_ptr<Event>> create_event(bool timed) override;
   Status record(Event& event, Stream* stream) override;
   Status wait(Stream* stream, const Event& event) override;
   Result<double> elapsed_ms(const Event& from, const Event& to) override;
   Status synchronize(Stream* stream) override;
+  Status synchronize(const Event&) override { return {}; }
 
  private:
   CpuLoader loader_;

@@ -106,6 +106,8 @@ class CudaDevice : public Device {
 
   std::string name() const override { return fmt::format("cuda:{} ({})", info_.ordinal, info_.name); }
   bool is_host() const override { return false; }
+  int preference(const std::string& target) const override { return cuda_preference(target, info_.compute_capability); }
+  int parallel_units() const override { return std::max(info_.multiprocessors, 1); }
 
   Result<void*> allocate(uint64_t bytes) override {
     INGOT_TRY(enter());
@@ -173,6 +175,28 @@ class CudaDevice : public Device {
     return {};
   }
 
+  Result<void*> allocate_host(uint64_t bytes) override {
+    INGOT_TRY(enter());
+    void* memory = nullptr;
+    INGOT_DRIVER_TRY(api_, mem_host_alloc, &memory, std::max(bytes, kMinimumBytes), cuda::kHostPortable);
+    return memory;
+  }
+  void release_host(void* memory) override {
+    if (memory && enter()) api_.mem_free_host(memory);
+  }
+  Status upload(void* to, const void* from, uint64_t bytes, Stream* stream) override {
+    if (bytes == 0) return {};
+    INGOT_TRY(enter());
+    INGOT_DRIVER_TRY(api_, memcpy_htod_async, to_device(to), from, bytes, use(stream).handle);
+    return {};
+  }
+  Status download(void* to, const void* from, uint64_t bytes, Stream* stream) override {
+    if (bytes == 0) return {};
+    INGOT_TRY(enter());
+    INGOT_DRIVER_TRY(api_, memcpy_dtoh_async, to, to_device(from), bytes, use(stream).handle);
+    return {};
+  }
+
   Result<std::unique_ptr<LoadedKernel>> load(const KernelInfo& info) override;
   Status launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
                 const std::array<int64_t, 3>& grid, Stream* stream) override;
@@ -186,10 +210,10 @@ class CudaDevice : public Device {
   Result<std::unique_ptr<Stream>> borrow_stream(void* native) override {
     return std::unique_ptr<Stream>(new CudaStream(api_, static_cast<cuda::Stream>(native), false));
   }
-  Result<std::unique_ptr<Event>> create_event() override {
+  Result<std::unique_ptr<Event>> create_event(bool timed) override {
     INGOT_TRY(enter());
     cuda::Event event = nullptr;
-    INGOT_DRIVER_TRY(api_, event_create, &event, cuda::kEventDefault);
+    INGOT_DRIVER_TRY(api_, event_create, &event, timed ? cuda::kEventDefault : cuda::kEventDisableTiming);
     return std::unique_ptr<Event>(new CudaEvent(api_, event));
   }
   Status record(Event& event, Stream* stream) override {
@@ -214,6 +238,17 @@ class CudaDevice : public Device {
     INGOT_TRY(enter());
     INGOT_DRIVER_TRY(api_, stream_synchronize, use(stream).handle);
     return {};
+  }
+
+  Status synchronize(const Event& event) override {
+    INGOT_TRY(enter());
+    INGOT_DRIVER_TRY(api_, event_synchronize, static_cast<const CudaEvent&>(event).handle);
+    return {};
+  }
+  bool is_recording(Stream* stream) override {
+    int status = 0;
+    return api_.stream_is_capturing && enter() &&
+           api_.stream_is_capturing(use(stream).handle, &status) == cuda::kSuccess && status != 0;
   }
 
   Status begin_recording(Stream* stream) override {
@@ -350,26 +385,27 @@ Result<std::shared_ptr<Device>> open_cuda_device(const DriverApi& api, int ordin
   return std::shared_ptr<Device>(std::move(result));
 }
 
+int cuda_preference(const std::string& target, int compute_capability) {
+  int cc = 0;
+  char suffix[2] = {};
+  if (std::sscanf(target.c_str(), "sm_%d%1s", &cc, suffix) >= 1) {
+    const bool same_generation = cc / 10 == compute_capability / 10 && cc <= compute_capability && !suffix[0];
+    if (cc == compute_capability) return 3001 + (suffix[0] ? 1 : 0);  // an "a" target uses what only this chip has
+    return same_generation ? 2000 + cc : 0;
+  }
+  if (std::sscanf(target.c_str(), "ptx_%d%1s", &cc, suffix) >= 1)
+    return cc == compute_capability || (cc < compute_capability && !suffix[0]) ? 1000 + cc : 0;
+  return 0;
+}
+
 Result<const KernelBinary*> pick_cuda_binary(const KernelInfo& kernel, int compute_capability) {
   const KernelBinary* best = nullptr;
-  int best_rank = -1;
+  int best_preference = 0;
   std::string have;
   for (const KernelBinary& b : kernel.binaries) {
     have += (have.empty() ? "" : ", ") + b.target;
-    int cc = 0;
-    char suffix[2] = {};
-    int rank = -1;
-    if (std::sscanf(b.target.c_str(), "sm_%d%1s", &cc, suffix) >= 1) {
-      const bool same_generation = cc / 10 == compute_capability / 10 && cc <= compute_capability && !suffix[0];
-      if (cc == compute_capability) rank = 3000 + (suffix[0] ? 1 : 0);  // an "a" target uses what only this chip has
-      else if (same_generation) rank = 2000 + cc;
-    } else if (std::sscanf(b.target.c_str(), "ptx_%d%1s", &cc, suffix) >= 1) {
-      if (cc == compute_capability || (cc < compute_capability && !suffix[0])) rank = 1000 + cc;
-    }
-    if (rank > best_rank) {
-      best_rank = rank;
-      best = &b;
-    }
+    const int preference = cuda_preference(b.target, compute_capability);
+    if (preference > best_preference) best = &b, best_preference = preference;
   }
   if (!best)
     return unsupported(fmt::format("kernel {} was not built for a GPU of compute capability {}.{}: it has {}",

@@ -27,6 +27,9 @@ Result<std::vector<CudaDeviceInfo>> list_cuda_devices(const cuda::DriverApi& api
 /// Opens GPU number `ordinal`. `api` must outlive the device.
 Result<std::shared_ptr<Device>> open_cuda_device(const cuda::DriverApi& api, int ordinal);
 
+/// How well binaries for `target` suit a GPU of this compute capability: 0 not at all. The exact CUBIN comes before one of
+/// the same generation, and that before PTX.
+int cuda_preference(const std::string& target, int compute_capability);
 /// The binary of `kernel` that a GPU of this compute capability runs: the exact CUBIN, one of the same generation, or
 /// PTX. The Error lists the targets that the kernel has.
 Result<const KernelBinary*> pick_cuda_binary(const KernelInfo& kernel, int compute_capability);

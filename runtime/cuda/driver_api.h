@@ -63,6 +63,7 @@ enum class FunctionAttribute : int {
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDefault = 0;
 constexpr unsigned kEventDisableTiming = 2;
+constexpr unsigned kHostPortable = 1;  // pinned for every context
 constexpr int kCaptureThreadLocal = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 constexpr int kCaptureRelaxed = 2;
 
@@ -159,6 +160,7 @@ enum class TensorMapFill : int { Zero = 0, NanRequestZeroFma = 1 };
 
 // Functions that an older driver may lack: the pointer is then null.
 #define INGOT_DRIVER_OPTIONAL_FUNCTIONS(X)                                                                             \
+  X(stream_is_capturing, cuStreamIsCapturing, (Stream stream, int* status))                                            \
   X(launch_kernel_ex, cuLaunchKernelEx,                                                                                \
     (const LaunchConfig* config, Function function, void** parameters, void** extra))                                  \
   X(tensor_map_encode_tiled, cuTensorMapEncodeTiled,                                                                   \

@@ -143,13 +143,13 @@ void measure(const Case& c, const TargetTraits& traits, const runtime::CpuLoader
 
 int main(int argc, char** argv) {
   auto traits = cpu_traits(argc > 1 ? argv[1] : "cpu");
-  auto loader = make_cpu_loader();
-  if (!traits || !loader) return 1;
+  const runtime::CpuLoader loader = runtime::object_loader();
+  if (!traits) return 1;
   for (const Case& c : {product(256, 3136, 256, false), product(64, 3136, 64, false), product(512, 512, 512, false),
                         product(128, 768, 768, false), product(128, 768, 768, true), product(512, 49, 512, false),
                         product(1, 1000, 2048, false), product(1, 1000, 2048, true), product(8, 1000, 2048, true),
                         convolution(64, 64, 56, 3), convolution(128, 128, 28, 3), convolution(256, 256, 14, 3),
                         convolution(512, 512, 7, 3), convolution(64, 256, 56, 1), convolution(3, 64, 112, 7),
                         depthwise(96, 112, 3), depthwise(144, 56, 3), depthwise(384, 14, 3), depthwise(960, 7, 3)})
-    measure(c, *traits, *loader);
+    measure(c, *traits, loader);
 }

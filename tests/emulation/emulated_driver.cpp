@@ -259,6 +259,10 @@ DriverStatus launch_kernel_ex(const LaunchConfig* c, Function function, void** p
 }
 // A stream that is being recorded would run its launches at once, so there is no recording.
 DriverStatus stream_begin_capture(Stream, int) { return kErrorNotSupported; }
+DriverStatus stream_is_capturing(Stream, int* status) {
+  *status = 0;
+  return kSuccess;
+}
 DriverStatus stream_end_capture(Stream, Graph*) { return kErrorNotSupported; }
 DriverStatus graph_instantiate(GraphExec*, Graph, uint64_t) { return kErrorNotSupported; }
 DriverStatus graph_launch(GraphExec, Stream) { return kErrorNotSupported; }

@@ -1,5 +1,7 @@
 #include "tests/emulation/emulator_device.h"
 
+#include <algorithm>
+
 #include "runtime/cuda/cuda_device.h"
 #include "tests/emulation/emulated_driver.h"
 
@@ -16,6 +18,10 @@ class EmulatorDevice : public Device {
 
   std::string name() const override { return "emulator"; }
   bool is_host() const override { return false; }
+  int parallel_units() const override { return inner_->parallel_units(); }
+  int preference(const std::string& target) const override {
+    return std::max(inner_->preference(target), target == "source" ? 1 : 0);
+  }
   Result<void*> allocate(uint64_t bytes) override { return inner_->allocate(bytes); }
   void release(void* memory) override { inner_->release(memory); }
   MemoryInfo memory_info() const override { return inner_->memory_info(); }
@@ -40,7 +46,8 @@ class EmulatorDevice : public Device {
   }
   Result<std::unique_ptr<Stream>> create_stream() override { return inner_->create_stream(); }
   Result<std::unique_ptr<Stream>> borrow_stream(void* native) override { return inner_->borrow_stream(native); }
-  Result<std::unique_ptr<Event>> create_event() override { return inner_->create_event(); }
+  Result<std::unique_ptr<Event>> create_event(bool timed) override { return inner_->create_event(timed); }
+  Status synchronize(const Event& event) override { return inner_->synchronize(event); }
   Status record(Event& event, Stream* stream) override { return inner_->record(event, stream); }
   Status wait(Stream* stream, const Event& event) override { return inner_->wait(stream, event); }
   Result<double> elapsed_ms(const Event& from, const Event& to) override { return inner_->elapsed_ms(from, to); }
