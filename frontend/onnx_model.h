@@ -26,6 +26,10 @@ class OnnxModel {
   const std::string& path() const { return path_; }
   /// The resolved folder that external data must stay in; empty when the model came from bytes and has none.
   const std::string& folder() const { return folder_; }
+  /// A message made in memory, without external data.
+  static OnnxModel of_message(std::shared_ptr<const onnx::Model> proto, std::string name) {
+    return OnnxModel(std::move(proto), std::move(name), "");
+  }
 
  private:
   friend Result<OnnxModel> read_model(const std::string& path);

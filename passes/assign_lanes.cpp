@@ -67,17 +67,22 @@ class LaneScheduler {
     last_[best] = static_cast<int>(i);
   }
 
-  /// Producers of other lanes, latest first, without those that a later one or the own lane has waited for.
-  std::vector<int32_t> waits_of(size_t lane, const std::vector<int>& producers) const {
+  /// Producers of other lanes, latest first, without those that are known to have finished: by the own lane's earlier
+  /// launches, by a wait for a later one, or by what those waited for.
+  std::vector<int32_t> waits_of(size_t lane, const std::vector<int>& producers) {
     std::vector<int32_t> waits;
-    std::vector<int> reached(max_lanes_, -1);  // per lane, the last position known to have finished
-    const auto reach = [&](int p) { reached[plan_.lane[p]] = std::max(reached[plan_.lane[p]], p); };
+    std::vector<int> clock(max_lanes_, -1);  // per lane, the last position that has finished
+    const auto reach = [&](int p) {
+      for (size_t l = 0; l < max_lanes_; ++l) clock[l] = std::max(clock[l], clocks_[p][l]);
+      clock[plan_.lane[p]] = std::max(clock[plan_.lane[p]], p);
+    };
     if (last_[lane] >= 0) reach(last_[lane]);
     for (int p : producers) {
-      if (p <= reached[plan_.lane[p]]) continue;
+      if (p <= clock[plan_.lane[p]]) continue;
       waits.push_back(p);
       reach(p);
     }
+    clocks_.push_back(std::move(clock));
     std::sort(waits.begin(), waits.end());
     return waits;
   }
@@ -96,27 +101,26 @@ LanePlan assign_lanes(const Graph& graph, const std::vector<NodeId>& order, int 
   return LaneScheduler(graph, order, max_lanes).run();
 }
 
-LaneOrder::LaneOrder(const LanePlan& plan) : words_((plan.lane.size() + 63) / 64) {
-  one_lane_ = std::all_of(plan.lane.begin(), plan.lane.end(), [](int32_t lane) { return lane == 0; });
-  if (one_lane_) return;
-  ancestors_.resize(words_ * plan.lane.size());
-  std::vector<int> last;
-  const auto inherit = [&](size_t to, size_t from) {
-    for (size_t w = 0; w < words_; ++w) ancestors_[to * words_ + w] |= ancestors_[from * words_ + w];
-    ancestors_[to * words_ + from / 64] |= uint64_t{1} << (from % 64);
-  };
-  for (size_t i = 0; i < plan.lane.size(); ++i) {
-    const auto lane = static_cast<size_t>(plan.lane[i]);
-    if (lane >= last.size()) last.resize(lane + 1, -1);
-    if (last[lane] >= 0) inherit(i, static_cast<size_t>(last[lane]));
-    for (int32_t w : plan.waits[i]) inherit(i, static_cast<size_t>(w));
-    last[lane] = static_cast<int>(i);
+LaneOrder::LaneOrder(const LanePlan& plan) : lane_(plan.lane) {
+  for (int32_t lane : lane_) lanes_ = std::max(lanes_, static_cast<size_t>(lane) + 1);
+  clocks_.resize(lane_.size() * lanes_, -1);
+  std::vector<int> last(lanes_, -1);
+  for (size_t i = 0; i < lane_.size(); ++i) {
+    int* const clock = &clocks_[i * lanes_];
+    const auto reach = [&](int p) {
+      for (size_t l = 0; l < lanes_; ++l) clock[l] = std::max(clock[l], clocks_[static_cast<size_t>(p) * lanes_ + l]);
+      clock[lane_[static_cast<size_t>(p)]] = std::max(clock[lane_[static_cast<size_t>(p)]], p);
+    };
+    int& previous = last[static_cast<size_t>(lane_[i])];
+    if (previous >= 0) reach(previous);
+    for (int32_t w : plan.waits[i]) reach(w);
+    previous = static_cast<int>(i);
   }
 }
 
 bool LaneOrder::before(int earlier, int later) const {
-  if (one_lane_) return earlier < later;
-  return ancestors_[static_cast<size_t>(later) * words_ + static_cast<size_t>(earlier) / 64] >> (earlier % 64) & 1;
+  return clocks_[static_cast<size_t>(later) * lanes_ + static_cast<size_t>(lane_[static_cast<size_t>(earlier)])] >=
+         earlier;
 }
 
 }  // namespace ingot

@@ -19,9 +19,9 @@ class LaneOrder {
   bool before(int earlier, int later) const;
 
  private:
-  bool one_lane_ = true;
-  size_t words_ = 0;
-  std::vector<uint64_t> ancestors_;
+  std::vector<int32_t> lane_;
+  size_t lanes_ = 1;
+  std::vector<int> clocks_;  // per position and lane: the last position of the lane that has finished when it starts
 };
 
 }  // namespace ingot

@@ -19,12 +19,29 @@ thread_local std::string last_error;
 constexpr struct {
   DType type;
   int32_t number;
-} kTypes[] = {{DType::F32, INGOT_F32},   {DType::U8, INGOT_U8},         {DType::I8, INGOT_I8},
-              {DType::U16, INGOT_U16},   {DType::I16, INGOT_I16},       {DType::I32, INGOT_I32},
-              {DType::I64, INGOT_I64},   {DType::Bool, INGOT_BOOL},     {DType::F16, INGOT_F16},
-              {DType::F64, INGOT_F64},   {DType::U32, INGOT_U32},       {DType::U64, INGOT_U64},
-              {DType::BF16, INGOT_BF16}, {DType::F8E4M3, INGOT_F8E4M3}, {DType::F8E5M2, INGOT_F8E5M2},
-              {DType::U4, INGOT_U4},     {DType::I4, INGOT_I4}};
+} kTypes[] = {{DType::F32, INGOT_F32},
+              {DType::U8, INGOT_U8},
+              {DType::I8, INGOT_I8},
+              {DType::U16, INGOT_U16},
+              {DType::I16, INGOT_I16},
+              {DType::I32, INGOT_I32},
+              {DType::I64, INGOT_I64},
+              {DType::Bool, INGOT_BOOL},
+              {DType::F16, INGOT_F16},
+              {DType::F64, INGOT_F64},
+              {DType::U32, INGOT_U32},
+              {DType::U64, INGOT_U64},
+              {DType::BF16, INGOT_BF16},
+              {DType::F8E4M3, INGOT_F8E4M3},
+              {DType::F8E4M3FNUZ, INGOT_F8E4M3FNUZ},
+              {DType::F8E5M2, INGOT_F8E5M2},
+              {DType::F8E5M2FNUZ, INGOT_F8E5M2FNUZ},
+              {DType::U4, INGOT_U4},
+              {DType::I4, INGOT_I4},
+              {DType::F4E2M1, INGOT_F4E2M1},
+              {DType::F8E8M0, INGOT_F8E8M0},
+              {DType::U2, INGOT_U2},
+              {DType::I2, INGOT_I2}};
 
 ingot_status status_of(ErrorKind kind) {
   switch (kind) {

@@ -17,6 +17,7 @@ namespace ingot::runtime {
 struct SymbolInfo {
   std::string name;
   int64_t low = 0, high = 0;
+  bool operator==(const SymbolInfo&) const = default;
 };
 
 /// An input or output of the model. dims refer to lines of the shape program.
@@ -25,6 +26,7 @@ struct Binding {
   DType type = DType::F32;
   std::vector<ShapeRef> dims;
   std::vector<int32_t> symbols;  // inputs: per dimension, the symbol that it binds, or -1 (then it must equal dims[i])
+  bool operator==(const Binding&) const = default;
 };
 
 /// Where the bytes of a value are.
@@ -35,11 +37,13 @@ struct ValueInfo {
   DType type = DType::F32;
   ShapeRef bytes = 0;
   std::string name;  // for messages
+  bool operator==(const ValueInfo&) const = default;
 };
 
 /// A piece of the arena, shared by values whose lifetimes do not overlap.
 struct ArenaSlot {
   ShapeRef bytes = 0;  // not rounded; the executor aligns each slot to 256
+  bool operator==(const ArenaSlot&) const = default;
 };
 
 struct ConstantInfo {
@@ -85,6 +89,7 @@ struct Instruction {
   ShapeRef flops = 0;
   int32_t lane = 0;
   std::vector<int32_t> waits;  // numbers of earlier instructions, of other lanes, that must have finished
+  bool operator==(const Instruction&) const = default;
 };
 
 struct Program {

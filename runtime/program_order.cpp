@@ -2,6 +2,7 @@
 // itself on a GPU, and a fault of the compiler would show only there.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "runtime/program.h"
@@ -9,28 +10,33 @@
 namespace ingot::runtime {
 namespace {
 
-/// For each instruction, the earlier ones that have finished when it starts, one bit each.
-class Ancestors {
+/// For each instruction, what has finished when it starts: per lane, the last instruction.
+class Clocks {
  public:
-  explicit Ancestors(const Program& p)
-      : words_((p.instructions.size() + 63) / 64), bits_(words_ * p.instructions.size()) {
-    std::vector<int> last_of_lane(kMaxLanes, -1);
+  explicit Clocks(const Program& p) : p_(p), clocks_(p.instructions.size()) {
+    std::array<int32_t, kMaxLanes> last;
+    last.fill(-1);
     for (size_t i = 0; i < p.instructions.size(); ++i) {
-      int& last = last_of_lane[static_cast<size_t>(p.instructions[i].lane)];
-      if (last >= 0) inherit(i, static_cast<size_t>(last));
-      for (int32_t w : p.instructions[i].waits) inherit(i, static_cast<size_t>(w));
-      last = static_cast<int>(i);
+      clocks_[i].fill(-1);
+      int32_t& previous = last[static_cast<size_t>(p.instructions[i].lane)];
+      if (previous >= 0) reach(i, previous);
+      for (int32_t w : p.instructions[i].waits) reach(i, w);
+      previous = static_cast<int32_t>(i);
     }
   }
-  bool has(size_t of, size_t earlier) const { return bits_[of * words_ + earlier / 64] >> (earlier % 64) & 1; }
+  bool has(size_t of, size_t earlier) const {
+    return clocks_[of][static_cast<size_t>(p_.instructions[earlier].lane)] >= static_cast<int32_t>(earlier);
+  }
 
  private:
-  void inherit(size_t to, size_t from) {
-    for (size_t w = 0; w < words_; ++w) bits_[to * words_ + w] |= bits_[from * words_ + w];
-    bits_[to * words_ + from / 64] |= uint64_t{1} << (from % 64);
+  void reach(size_t at, int32_t finished) {
+    for (size_t l = 0; l < kMaxLanes; ++l)
+      clocks_[at][l] = std::max(clocks_[at][l], clocks_[static_cast<size_t>(finished)][l]);
+    int32_t& own = clocks_[at][static_cast<size_t>(p_.instructions[static_cast<size_t>(finished)].lane)];
+    own = std::max(own, finished);
   }
-  size_t words_;
-  std::vector<uint64_t> bits_;
+  const Program& p_;
+  std::vector<std::array<int32_t, kMaxLanes>> clocks_;
 };
 
 /// What happened to one piece of memory so far.
@@ -48,13 +54,13 @@ bool single_lane(const Program& p) {
 
 Status verify_order(const Program& p) {
   if (single_lane(p)) return {};
-  const Ancestors ancestors(p);
+  const Clocks clocks(p);
   std::map<std::pair<Place, int32_t>, Accesses> memory;
   for (size_t i = 0; i < p.instructions.size(); ++i) {
     const Instruction& in = p.instructions[i];
     const auto after = [&](const std::vector<size_t>& earlier, int32_t value) -> Status {
       for (size_t e : earlier)
-        if (e != i && !ancestors.has(i, e))
+        if (e != i && !clocks.has(i, e))
           return invalid(fmt::format("instructions {} and {} may touch value '{}' at the same time", e, i,
                                      p.values[static_cast<size_t>(value)].name));
       return {};

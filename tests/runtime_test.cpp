@@ -7,9 +7,11 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/executor.h"
+#include "tests/program_builder.h"
 
 using namespace ingot;
 using namespace ingot::runtime;
+using ingot::testing::Lines;
 
 namespace {
 
@@ -25,17 +27,6 @@ Result<CpuCode> load_by_name(const KernelInfo& kernel) {
   if (kernel.name == "add") return CpuCode{add_kernel, nullptr};
   return make_error(ErrorKind::NotFound, "no kernel " + kernel.name);
 }
-
-struct Lines {
-  ShapeProgram program;
-  ShapeRef constant(int64_t v) { return push({ShapeOp::Constant, 0, 0, 0, v}); }
-  ShapeRef symbol(int32_t s) { return push({ShapeOp::Symbol, s, 0, 0, 0}); }
-  ShapeRef op(ShapeOp o, ShapeRef a, ShapeRef b, ShapeRef c = 0) { return push({o, a, b, c, 0}); }
-  ShapeRef push(ShapeLine l) {
-    program.lines.push_back(l);
-    return static_cast<ShapeRef>(program.lines.size()) - 1;
-  }
-};
 
 /// y = (x + w) + x for x f32[N,3], w f32[N*3] restricted to N in [0, 1000]; also returns x itself and, as a
 /// requirement, N != 13.

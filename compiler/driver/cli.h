@@ -25,6 +25,7 @@ struct Verb {
 };
 
 std::function<Outcome()> add_compile(CLI::App& app);
+std::function<Outcome()> add_refit(CLI::App& app);
 std::function<Outcome()> add_run(CLI::App& app);
 std::function<Outcome()> add_bench(CLI::App& app);
 std::function<Outcome()> add_inspect(CLI::App& app);

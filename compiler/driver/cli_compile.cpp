@@ -1,4 +1,4 @@
-// compile, opt.
+// compile, refit, opt.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -10,6 +10,7 @@
 
 #include "compiler/driver/cli.h"
 #include "compiler/driver/targets.h"
+#include "compiler/driver/refit.h"
 #include "compiler/driver/reference.h"
 #include "compiler/ir/text.h"
 #include "compiler/ops/registry.h"
@@ -55,7 +56,7 @@ struct CompileArgs {
   CommonOptions common;
   std::string model, output;
   std::vector<std::string> targets{"cpu"};
-  bool explain = false, no_ptx = false;
+  bool explain = false, no_ptx = false, no_refit = false;
   int streams = 4;
 };
 
@@ -75,6 +76,7 @@ Outcome run_compile(const CompileArgs& a) {
   runtime::EngineFile file;
   for (const Compilation& c : all) file.programs.push_back(std::make_shared<const runtime::Program>(c.program));
   file.notes = notes_of(all, a.model);
+  if (!a.no_refit) file.folding = INGOT_TRY(record_folding(a.model, o));
   INGOT_TRY(runtime::save_engine(file, a.output));
   fmt::print("{}: {} nodes in the model; weights {}, file {}\n", a.output, all[0].model_nodes, human_bytes(static_cast<double>(weight_bytes(all))),
              human_bytes(static_cast<double>(std::filesystem::file_size(a.output))));
@@ -84,6 +86,32 @@ Outcome run_compile(const CompileArgs& a) {
   if (a.explain)
     for (const Compilation& c : all)
       for (const Refusal& r : c.refusals) fmt::print("  {}: {} | {}: {}\n", c.program.target, r.producer, r.consumer, r.reason);
+  return 0;
+}
+
+struct RefitArgs {
+  std::string file, weights, output;
+};
+
+/// The weights of a model, or the arrays of an .npz by name.
+Result<Weights> read_weights(const std::string& path) {
+  if (path.ends_with(".onnx")) return weights_of(INGOT_TRY(read_model(path)));
+  Weights weights;
+  for (NamedTensor& t : INGOT_TRY(read_tensors(path))) weights[t.name] = std::make_shared<const Tensor>(std::move(t.tensor));
+  return weights;
+}
+
+Outcome run_refit(const RefitArgs& a) {
+  runtime::LoadOptions load;
+  load.trust_host_code = true;  // copied, not run
+  const runtime::EngineFile file = INGOT_TRY(runtime::load_engine(a.file, load));
+  runtime::EngineFile fresh = INGOT_TRY(refit(file, INGOT_TRY(read_weights(a.weights))));
+  auto notes = nlohmann::json::parse(fresh.notes, nullptr, false);
+  if (notes.is_object() && a.weights.ends_with(".onnx")) notes["model"] = std::filesystem::path(a.weights).filename(), notes["model_hash"] = file_hash(a.weights);
+  else if (notes.is_object()) notes.erase("model_hash");
+  if (notes.is_object()) fresh.notes = notes.dump();
+  INGOT_TRY(runtime::save_engine(fresh, a.output));
+  fmt::print("{}: the kernels of {} with the weights of {}\n", a.output, a.file, a.weights);
   return 0;
 }
 
@@ -125,10 +153,19 @@ std::function<Outcome()> add_compile(CLI::App& app) {
   app.add_option("-o,--output", a->output, "FILE.ingot")->required();
   app.add_option("--target", a->targets, "cpu, x86-64-v3 and the like, sm_75 … sm_120, sm_90a, ptx_75; several make one file for all of them")->delimiter(',');
   app.add_flag("--no-ptx", a->no_ptx, "leave out the PTX that lets newer GPUs run the file");
+  app.add_flag("--no-refit", a->no_refit, "leave out the model's graph: the weights cannot be replaced then");
   app.add_option("--streams", a->streams, "GPUs: streams that independent branches may use")->check(CLI::Range(1, runtime::kMaxLanes));
   app.add_flag("--explain", a->explain, "why neighbouring groups are apart");
   a->common.add(app);
   return [a] { return run_compile(*a); };
+}
+
+std::function<Outcome()> add_refit(CLI::App& app) {
+  auto a = std::make_shared<RefitArgs>();
+  app.add_option("file", a->file, "FILE.ingot")->required();
+  app.add_option("--weights", a->weights, "MODEL.onnx of the same graph, or an .npz with every weight by its name in the model")->required();
+  app.add_option("-o,--output", a->output, "NEW.ingot")->required();
+  return [a] { return run_refit(*a); };
 }
 
 std::function<Outcome()> add_opt(CLI::App& app) {

@@ -7,6 +7,7 @@ namespace {
 
 constexpr ingot::cli::Verb kVerbs[] = {
     {"compile", "compile a model into one .ingot file", ingot::cli::add_compile},
+    {"refit", "put new weights into an .ingot file, without compiling kernels", ingot::cli::add_refit},
     {"run", "run a model on inputs from files, or on seeded random ones", ingot::cli::add_run},
     {"bench", "measure latency, throughput and the time of each kernel", ingot::cli::add_bench},
     {"inspect", "show operators, kernels after fusion, memory, and why groups are apart", ingot::cli::add_inspect},

@@ -1,21 +1,18 @@
-// run, bench.
+// run.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "compiler/driver/cli.h"
+#include "compiler/driver/cli_profile.h"
 #include "compiler/driver/specialise.h"
 
 namespace ingot::cli {
 namespace {
-
-double now_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void print_summary(const std::string& name, const Tensor& t) {
   double low = INFINITY, high = -INFINITY, sum = 0;
@@ -27,14 +24,6 @@ void print_summary(const std::string& name, const Tensor& t) {
   }
   fmt::print("  {:<28} {:<22} min {:<12.6g} max {:<12.6g} mean {:<12.6g}{}\n", name, describe(t.type(), t.dims()), low, high,
              t.count() ? sum / static_cast<double>(t.count()) : 0, nans ? fmt::format(" NaN {}", nans) : "");
-}
-
-void print_profile(const runtime::Profile& p) {
-  fmt::print("  {:>9} {:>6} {:>10} {:>9} {:>9}  kernel\n", "ms", "share", "bytes", "GB/s", "GFLOP/s");
-  for (const auto& k : p.kernels)
-    fmt::print("  {:9.4f} {:5.1f}% {:>10} {:9.1f} {:9.1f}  {}\n", k.ms, 100 * k.ms / std::max(p.total_ms, 1e-9), human_bytes(static_cast<double>(k.bytes)),
-               static_cast<double>(k.bytes) / std::max(k.ms, 1e-9) / 1e6, static_cast<double>(k.flops) / std::max(k.ms, 1e-9) / 1e6, k.name);
-  fmt::print("  {:9.4f} ms in {} kernels\n", p.total_ms, p.kernels.size());
 }
 
 /// Argmax of each row of the first output beside the label of that line.
@@ -109,53 +98,8 @@ Outcome run_run(const RunArgs& a) {
   if (!a.labels.empty()) INGOT_TRY(print_labels(outputs[0], a.labels));
   if (a.profile) {
     INGOT_TRY(m.profile(inputs));  // the first run warms caches
-    print_profile(INGOT_TRY(m.profile(inputs)));
+    print_profile(INGOT_TRY(m.profile(inputs)), m.traits());
   }
-  return 0;
-}
-
-struct BenchArgs {
-  CommonOptions common;
-  std::string model, device;
-  std::vector<std::string> inputs;
-  int64_t batch = 1;
-  double duration = 2;
-  bool profile = false, json = false;
-};
-
-Outcome run_bench(const BenchArgs& a) {
-  const double load_start = now_ms();
-  const Model m = INGOT_TRY(Model::load(a.model, a.device, INGOT_TRY(a.common.to_compile())));
-  const double load_ms = now_ms() - load_start;
-  const auto inputs = INGOT_TRY(read_inputs(m.inputs(), m.program(), a.inputs, true, a.batch, 1));
-  const double first_start = now_ms();
-  INGOT_TRY(m.run_ordered(inputs));
-  const double first_ms = now_ms() - first_start;
-  for (int i = 0; i < 3; ++i) INGOT_TRY(m.run_ordered(inputs));
-  std::vector<double> times;
-  const double end = now_ms() + a.duration * 1000;
-  while ((now_ms() < end || times.size() < 5) && times.size() < 100000) {
-    const double t = now_ms();
-    INGOT_TRY(m.run_ordered(inputs));
-    times.push_back(now_ms() - t);
-  }
-  std::sort(times.begin(), times.end());
-  const auto at = [&](double q) { return times[std::min(times.size() - 1, static_cast<size_t>(q * static_cast<double>(times.size())))]; };
-  const int64_t rows = inputs.empty() || inputs[0].dims().empty() ? 1 : inputs[0].dims()[0];
-  nlohmann::json j{{"model", a.model}, {"device", m.device_name()}, {"p50_ms", at(0.5)}, {"p90_ms", at(0.9)}, {"p99_ms", at(0.99)},
-                   {"runs", times.size()}, {"batch", rows}, {"per_second", 1000.0 * static_cast<double>(rows) / at(0.5)},
-                   {"load_ms", load_ms}, {"first_ms", first_ms}, {"kernels", m.program().instructions.size()}};
-  runtime::Profile profile;
-  if (a.profile) profile = INGOT_TRY(m.profile(inputs));
-  if (a.json) {
-    for (const auto& k : profile.kernels) j["profile"].push_back({{"name", k.name}, {"summary", k.summary}, {"ms", k.ms}, {"bytes", k.bytes}, {"flops", k.flops}});
-    fmt::print("{}\n", j.dump());
-    return 0;
-  }
-  fmt::print("{} on {}: batch {}, {} kernels\n", a.model, m.device_name(), rows, m.program().instructions.size());
-  fmt::print("  latency p50 {:.3f} ms, p90 {:.3f}, p99 {:.3f} over {} runs; {:.1f} items/s; load {:.0f} ms, first run {:.2f} ms\n", at(0.5), at(0.9), at(0.99), times.size(),
-             1000.0 * static_cast<double>(rows) / at(0.5), load_ms, first_ms);
-  if (a.profile) print_profile(profile);
   return 0;
 }
 
@@ -173,19 +117,6 @@ std::function<Outcome()> add_run(CLI::App& app) {
   app.add_flag("--profile", a->profile, "time of each kernel");
   a->common.add(app);
   return [a] { return run_run(*a); };
-}
-
-std::function<Outcome()> add_bench(CLI::App& app) {
-  auto a = std::make_shared<BenchArgs>();
-  app.add_option("model", a->model, "MODEL.onnx or FILE.ingot")->required();
-  app.add_option("--device", a->device, "cpu, cuda:N; default: a GPU if there is one");
-  app.add_option("--input", a->inputs, "NAME=FILE; missing inputs are seeded random");
-  app.add_option("--batch", a->batch, "of random inputs");
-  app.add_option("--duration", a->duration, "seconds");
-  app.add_flag("--profile", a->profile, "time of each kernel");
-  app.add_flag("--json", a->json, "one JSON object");
-  a->common.add(app);
-  return [a] { return run_bench(*a); };
 }
 
 }  // namespace ingot::cli

@@ -50,6 +50,12 @@ Result<std::vector<Compilation>> compile_for_targets(const std::string& path, co
   return all;
 }
 
+Result<Compilation> compile_names(const OnnxModel& model, const CompileOptions& o) {
+  Compilation c = INGOT_TRY(lower_model(model, o));
+  c.program = INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, kernel_namer(INGOT_TRY(traits_of(o.targets))), {}));
+  return c;
+}
+
 Result<Compilation> compile_interface(const std::string& path, const CompileOptions& o) {
   Compilation c = INGOT_TRY(lower_model(path, o));
   const KernelCompiler nothing = [](const Kernel& k) -> Result<BuiltKernel> {

@@ -37,18 +37,26 @@ void dump_kernels(const Compilation& c, const std::string& dir) {
 }  // namespace
 
 Result<Compilation> lower_model(const std::string& path, const CompileOptions& o) {
+  const auto start = std::chrono::steady_clock::now();
+  const OnnxModel model = INGOT_TRY(read_model(path));
+  const double read_ms = ms_since(start);
+  Compilation c = INGOT_TRY(lower_model(model, o));
+  c.import_ms += read_ms;
+  return c;
+}
+
+Result<Compilation> lower_model(const OnnxModel& model, const CompileOptions& o) {
   Compilation c;
   INGOT_TRY(prepare_dump(o.dump_dir));
   const TargetTraits target = INGOT_TRY(traits_of(o.targets));
   auto start = std::chrono::steady_clock::now();
-  const OnnxModel model = INGOT_TRY(read_model(path));
   ImportOptions import;
   import.shapes = o.shapes;
   import.constants = o.constants;
   auto graph = import_graph(model, import, &c.import);
   if (!graph && o.needs_values && !c.import.deciding.empty()) o.needs_values(c.import.deciding);
   c.graph = INGOT_TRY(std::move(graph));
-  if (c.graph.name.empty()) c.graph.name = std::filesystem::path(path).stem();
+  if (c.graph.name.empty()) c.graph.name = std::filesystem::path(model.path()).stem();
   c.model_nodes = c.import.nodes;
   c.import_ms = ms_since(start);
 

@@ -4,6 +4,7 @@
 #include "compiler/driver/devices.h"
 #include "compiler/driver/reference.h"
 #include "compiler/driver/session.h"
+#include "compiler/driver/targets.h"
 #include "runtime/engine_file.h"
 
 namespace ingot {
@@ -26,6 +27,7 @@ Result<Model> Model::load(const std::string& path, const std::string& device, co
   }
   const OpenDevice opened = INGOT_TRY(open_device(device));
   m.device_name_ = opened.device->name();
+  m.traits_ = INGOT_TRY(traits_of({opened.target}));
   if (is_engine_file(path)) {
     runtime::LoadOptions load;
     load.trust_host_code = opened.device->is_host();  // running the file on the CPU is asking for its code

@@ -8,6 +8,7 @@
 
 #include "codegen/build_program.h"
 #include "compiler/driver/options.h"
+#include "compiler/support/target_traits.h"
 #include "frontend/onnx_import.h"
 #include "frontend/tensor_file.h"
 #include "passes/pass_manager.h"
@@ -31,11 +32,16 @@ struct Compilation {
 
 /// Imports, optimises and lowers a model; no binaries yet.
 Result<Compilation> lower_model(const std::string& path, const CompileOptions& options);
+/// Likewise of a model in memory.
+Result<Compilation> lower_model(const OnnxModel& model, const CompileOptions& options);
 /// lower_model, then kernels for options.targets.
 Result<Compilation> compile_model(const std::string& path, const CompileOptions& options);
 
 /// One compilation for each group of options.targets (targets.h), for one engine file: equal constants share memory.
 Result<std::vector<Compilation>> compile_for_targets(const std::string& path, const CompileOptions& options);
+
+/// lower_model, and the program with kernels that have their names, which say what their code is, but no code.
+Result<Compilation> compile_names(const OnnxModel& model, const CompileOptions& options);
 
 /// lower_model, and a program with bindings and sizes but no kernels: what the interpreter and inspection need.
 Result<Compilation> compile_interface(const std::string& path, const CompileOptions& options);
@@ -57,10 +63,13 @@ class Model {
   const runtime::Program& program() const;
   const std::shared_ptr<const runtime::Engine>& engine() const { return engine_; }
   const std::string& device_name() const { return device_name_; }
+  /// The nominal numbers of the device.
+  const TargetTraits& traits() const { return traits_; }
   const std::shared_ptr<const Compilation>& compilation() const { return compilation_; }  // null for an .ingot
 
  private:
   std::string device_name_;
+  TargetTraits traits_;
   std::shared_ptr<const Compilation> compilation_;
   std::shared_ptr<const runtime::Engine> engine_;   // null on the interpreter
   std::shared_ptr<const runtime::Program> program_;

@@ -25,28 +25,39 @@ int capability_of(const std::string& t) {
 
 std::vector<uint8_t> bytes_of(const std::string& s) { return {s.begin(), s.end()}; }
 
-Result<BuiltKernel> build_cpu(const Kernel& kernel, const TargetTraits& traits, runtime::Store* store) {
-  Kernel named = kernel;
-  const std::string text = to_string(kernel);
-  const Hash128 key = hash_text(fmt::format("cpu object\n{}\n{}\n{}", cpu_fingerprint(traits), kCpuGeneratorVersion, text));
-  named.name = fmt::format("fused_{}_{}", kernel.name.substr(0, 48), key.hex(6));
-  std::transform(named.name.begin(), named.name.end(), named.name.begin(), [](unsigned char c) { return std::isalnum(c) ? static_cast<char>(std::tolower(c)) : '_'; });
-  const CpuLaunch launch = INGOT_TRY(plan_cpu(named, traits));
+/// A kernel without code, and what its code is made from.
+struct NamedCpuKernel {
   BuiltKernel built;
-  built.info.name = named.name;
-  built.info.summary = kernel.name;
-  built.info.scratch_bytes = launch.scratch_bytes;
-  built.grid = {launch.tasks, 1, 1};
+  Kernel kernel;
+  std::string text;
+  Hash128 key;
+};
+Result<NamedCpuKernel> name_cpu(const Kernel& kernel, const TargetTraits& traits) {
+  NamedCpuKernel n{{}, kernel, to_string(kernel), {}};
+  n.key = hash_text(fmt::format("cpu object\n{}\n{}\n{}", cpu_fingerprint(traits), kCpuGeneratorVersion, n.text));
+  std::string& name = n.kernel.name;
+  name = fmt::format("fused_{}_{}", kernel.name.substr(0, 48), n.key.hex(6));
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::isalnum(c) ? static_cast<char>(std::tolower(c)) : '_'; });
+  const CpuLaunch launch = INGOT_TRY(plan_cpu(n.kernel, traits));
+  n.built.info.name = name;
+  n.built.info.summary = kernel.name;
+  n.built.info.scratch_bytes = launch.scratch_bytes;
+  n.built.grid = {launch.tasks, 1, 1};
+  return n;
+}
+
+Result<BuiltKernel> build_cpu(const Kernel& kernel, const TargetTraits& traits, runtime::Store* store) {
+  NamedCpuKernel n = INGOT_TRY(name_cpu(kernel, traits));
   if (store)
-    if (auto hit = store->find(key); hit && hit->count("kernel.o")) {
-      built.info.binaries.push_back({traits.name, (*hit)["kernel.o"]});
-      return built;
+    if (auto hit = store->find(n.key); hit && hit->count("kernel.o")) {
+      n.built.info.binaries.push_back({traits.name, (*hit)["kernel.o"]});
+      return n.built;
     }
-  if (store) INGOT_TRY(store->may_compile(named.name));
-  EmittedCpuKernel emitted = INGOT_TRY(emit_cpu(named, traits));
-  if (store) store->put(key, {{"kernel.o", emitted.object}, {"kernel.kir", bytes_of(text)}});
-  built.info.binaries.push_back({traits.name, std::move(emitted.object)});
-  return built;
+  if (store) INGOT_TRY(store->may_compile(n.kernel.name));
+  EmittedCpuKernel emitted = INGOT_TRY(emit_cpu(n.kernel, traits));
+  if (store) store->put(n.key, {{"kernel.o", emitted.object}, {"kernel.kir", bytes_of(n.text)}});
+  n.built.info.binaries.push_back({traits.name, std::move(emitted.object)});
+  return n.built;
 }
 
 /// What decides a binary: the text below the header comment with its prelude, the target, the compiler and its options.
@@ -54,8 +65,7 @@ Hash128 cuda_key(const EmittedKernel& k, const std::string& target, const std::s
   return hash_text(fmt::format("cuda\n{}\n{}\n{}\n{}", target, version, nvrtc_options(), cuda_cache_text(k)));
 }
 
-Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits, const std::vector<std::string>& targets, runtime::Store* store) {
-  const EmittedKernel emitted = INGOT_TRY(emit_cuda(kernel, traits));
+BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
   BuiltKernel built;
   built.info.name = emitted.name;
   built.info.summary = kernel.name;
@@ -63,6 +73,12 @@ Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits,
   built.info.threads = emitted.threads;
   built.info.shared_bytes = emitted.shared_bytes;
   built.grid = emitted.grid;
+  return built;
+}
+
+Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits, const std::vector<std::string>& targets, runtime::Store* store) {
+  const EmittedKernel emitted = INGOT_TRY(emit_cuda(kernel, traits));
+  BuiltKernel built = name_cuda(kernel, emitted);
   auto version = nvrtc_version();
   for (const std::string& target : targets) {
     const Hash128 key = cuda_key(emitted, target, version ? *version : "none");
@@ -134,6 +150,12 @@ Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, 
   if (traits.kind == TargetKind::Cpu) return KernelCompiler([=](const Kernel& k) { return build_cpu(k, traits, store.get()); });
   if (targets != std::vector<std::string>{kSourceTarget}) INGOT_TRY(nvrtc_version());
   return KernelCompiler([=](const Kernel& k) { return build_cuda(k, traits, targets, store.get()); });
+}
+
+KernelCompiler kernel_namer(const TargetTraits& traits) {
+  if (traits.kind == TargetKind::Cpu)
+    return [=](const Kernel& k) -> Result<BuiltKernel> { return INGOT_TRY(name_cpu(k, traits)).built; };
+  return [=](const Kernel& k) -> Result<BuiltKernel> { return name_cuda(k, INGOT_TRY(emit_cuda(k, traits))); };
 }
 
 }  // namespace ingot

@@ -21,5 +21,7 @@ std::vector<std::string> with_ptx(std::vector<std::string> targets);
 
 /// The kernel compiler of the targets, going through the store.
 Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store);
+/// Plans and names kernels like kernel_compiler's, and compiles nothing.
+KernelCompiler kernel_namer(const TargetTraits& traits);
 
 }  // namespace ingot

@@ -36,23 +36,11 @@ typedef enum ingot_status {
 
 /* Element types; the numbers never change. */
 typedef enum ingot_type {
-  INGOT_F32 = 1,
-  INGOT_U8 = 2,
-  INGOT_I8 = 3,
-  INGOT_U16 = 4,
-  INGOT_I16 = 5,
-  INGOT_I32 = 6,
-  INGOT_I64 = 7,
-  INGOT_BOOL = 9,
-  INGOT_F16 = 10,
-  INGOT_F64 = 11,
-  INGOT_U32 = 12,
-  INGOT_U64 = 13,
-  INGOT_BF16 = 16,
-  INGOT_F8E4M3 = 17,
-  INGOT_F8E5M2 = 19,
-  INGOT_U4 = 21,
-  INGOT_I4 = 22
+  INGOT_F32 = 1, INGOT_U8 = 2, INGOT_I8 = 3, INGOT_U16 = 4, INGOT_I16 = 5, INGOT_I32 = 6, INGOT_I64 = 7, INGOT_BOOL = 9,
+  INGOT_F16 = 10, INGOT_F64 = 11, INGOT_U32 = 12, INGOT_U64 = 13, INGOT_BF16 = 16, INGOT_F8E4M3 = 17,
+  INGOT_F8E4M3FNUZ = 18, INGOT_F8E5M2 = 19, INGOT_F8E5M2FNUZ = 20,
+  /* a byte for each element */
+  INGOT_U4 = 21, INGOT_I4 = 22, INGOT_F4E2M1 = 23, INGOT_F8E8M0 = 24, INGOT_U2 = 25, INGOT_I2 = 26
 } ingot_type;
 
 typedef struct ingot_device ingot_device;

@@ -1,0 +1,152 @@
+// Lanes: random graphs with many branches, planned for several streams, give the same numbers in whatever order unordered
+// launches happen; and a program whose waits are missing is refused.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "catch2/catch.hpp"
+#include "codegen/build_program.h"
+#include "compiler/driver/reference.h"
+#include "compiler/ir/text.h"
+#include "compiler/ops/registry.h"
+#include "passes/assign_lanes.h"
+#include "passes/pass_manager.h"
+#include "passes/plan_memory.h"
+#include "runtime/executor.h"
+#include "tests/lazy_device.h"
+
+using namespace ingot;
+using namespace ingot::runtime;
+
+namespace {
+
+constexpr int64_t kCount = 16;
+
+/// A graph of `nodes` additions and multiplications over earlier values, every dead end an output.
+std::string random_graph(int nodes, std::mt19937& rng) {
+  std::set<int> unread;
+  std::string body;
+  for (int v = 2; v < nodes + 2; ++v) {
+    // Mostly recent values, so that there are chains and not only a bush.
+    const int x = v - 1 - static_cast<int>(rng() % std::min<unsigned>(static_cast<unsigned>(v), 2 + rng() % 12));
+    int y = x;
+    while (y == x) y = static_cast<int>(rng() % static_cast<unsigned>(v));
+    body += fmt::format("  %{} = {}(%{}, %{}): f32[16]\n", v, rng() % 2 ? "Add" : "Sub", x, y);
+    unread.erase(x), unread.erase(y);
+    unread.insert(v);
+  }
+  std::string outputs;
+  for (int v : unread) outputs += fmt::format("{}%{} \"out{}\"", outputs.empty() ? "" : ", ", v, v);
+  return "graph (%0 \"a\": f32[16], %1 \"b\": f32[16]) {\n" + body + "  return " + outputs + "\n}\n";
+}
+
+Result<Program> build(const std::string& text, int lanes) {
+  Graph graph = INGOT_TRY(parse_graph(text, find_op));
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  ctx.fuse = false;
+  INGOT_TRY(run_pipeline(graph, ctx, {}));
+  const MemoryPlan plan = plan_memory(graph, lanes);
+  const LoweredProgram lowered = INGOT_TRY(lower_program(graph, plan));
+  int number = 0;
+  const KernelCompiler compile = [&](const Kernel& k) -> Result<BuiltKernel> {
+    BuiltKernel b;
+    b.info.name = k.name + std::to_string(number++);
+    b.info.summary = k.name;
+    return b;
+  };
+  BuildOptions options;
+  options.threads = 1;
+  return build_program(graph, plan, {}, lowered, compile, options);
+}
+
+template <class F>
+testing::LazyKernel pointwise(F f) {
+  return [f](const std::vector<void*>& b, const std::vector<int64_t>&) {
+    // Of two equal operands, which merging twins makes, the kernel has one buffer.
+    const auto *x = static_cast<const float*>(b[0]), *y = static_cast<const float*>(b[b.size() - 2]);
+    for (int64_t i = 0; i < kCount; ++i) static_cast<float*>(b.back())[i] = f(x[i], y[i]);
+  };
+}
+std::map<std::string, testing::LazyKernel> kernels() {
+  return {{"Add", pointwise([](float x, float y) { return x + y; })},
+          {"Sub", pointwise([](float x, float y) { return x - y; })}};
+}
+
+std::vector<Tensor> inputs() {
+  std::vector<Tensor> list;
+  for (double scale : {1.0, 0.25}) {
+    Tensor t(DType::F32, {kCount});
+    for (int64_t i = 0; i < kCount; ++i) t.set_float(i, scale * static_cast<double>(i % 5));
+    list.push_back(std::move(t));
+  }
+  return list;
+}
+
+std::vector<Tensor> run(const Program& program, unsigned seed) {
+  auto device = std::make_shared<testing::LazyDevice>(kernels(), seed);
+  auto engine = Engine::create(std::make_shared<const Program>(program), device);
+  if (!engine) FAIL(engine.error().to_string());
+  auto session = Session::create(engine.value());
+  auto out = session.value()->run(inputs());
+  if (!out) FAIL(out.error().to_string());
+  return std::move(out).value();
+}
+
+int32_t lanes_of(const Program& p) {
+  int32_t lanes = 1;
+  for (const Instruction& in : p.instructions) lanes = std::max(lanes, in.lane + 1);
+  return lanes;
+}
+
+}  // namespace
+
+TEST_CASE("branches on lanes give the numbers of one stream", "[lanes]") {
+  std::mt19937 rng(7);
+  int with_lanes = 0;
+  for (int round = 0; round < 40; ++round) {
+    const std::string text = random_graph(10 + static_cast<int>(rng() % 60), rng);
+    INFO(text);
+    auto serial = build(text, 1), parallel = build(text, 4);
+    if (!serial) FAIL(serial.error().to_string());
+    if (!parallel) FAIL(parallel.error().to_string());
+    CHECK(lanes_of(*serial) == 1);
+    with_lanes += lanes_of(*parallel) > 1;
+    const std::vector<Tensor> want = run(*serial, 1);
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+      const std::vector<Tensor> got = run(*parallel, seed);
+      REQUIRE(got.size() == want.size());
+      for (size_t o = 0; o < want.size(); ++o) CHECK(std::memcmp(got[o].data(), want[o].data(), want[o].bytes()) == 0);
+    }
+  }
+  CHECK(with_lanes > 20);
+}
+
+TEST_CASE("a missing wait is found", "[lanes]") {
+  std::mt19937 rng(3);
+  int removed = 0, found = 0;
+  for (int round = 0; round < 10; ++round) {
+    auto program = build(random_graph(40, rng), 4);
+    REQUIRE(program.ok());
+    CHECK(program->verify().ok());
+    for (Instruction& in : program->instructions)
+      for (size_t w = 0; w < in.waits.size(); ++w) {
+        const std::vector<int32_t> all = in.waits;
+        in.waits.erase(in.waits.begin() + static_cast<std::ptrdiff_t>(w));
+        ++removed;
+        found += !program->verify().ok();
+        in.waits = all;
+      }
+  }
+  CHECK(removed > 50);
+  CHECK(found == removed);  // every wait is needed
+}
+
+TEST_CASE("a chain stays on one lane, and a wait that costs more than it gains is not taken", "[lanes]") {
+  auto chain = build(
+      "graph (%0 \"a\": f32[16], %1 \"b\": f32[16]) {\n  %2 = Add(%0, %1): f32[16]\n  %3 = Sub(%2, %1): f32[16]\n"
+      "  return %3 \"out\"\n}\n",
+      4);
+  REQUIRE(chain.ok());
+  CHECK(lanes_of(*chain) == 1);
+}
