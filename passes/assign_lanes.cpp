@@ -93,6 +93,7 @@ class LaneScheduler {
   LanePlan plan_;
   std::vector<double> free_, finish_;  // per lane: when it is idle; per position: when it is done
   std::vector<int> last_;  // per lane: the last position placed on it
+  std::vector<std::vector<int>> clocks_;  // per position: per lane, what has finished when it starts
 };
 
 }  // namespace
