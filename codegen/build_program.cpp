@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <thread>
@@ -116,12 +117,23 @@ class ProgramBuilder {
       symbol_numbers_.emplace(name, static_cast<int32_t>(program_.symbols.size()));
       program_.symbols.push_back({name, e.low(), e.high() >= kNoLimit ? INT64_MAX : e.high()});
     }
-    emitter_ = std::make_unique<ShapeEmitter>(program_.shapes, symbol_numbers_);
+    for (const ValueSymbol& s : g_.value_symbols) INGOT_TRY(declare_value_symbol(s));
+    std::unordered_map<std::string, Expr> derived;
+    for (const DerivedSymbol& d : g_.derived_symbols) derived.emplace(d.symbol.name(), d.definition);
+    emitter_ = std::make_unique<ShapeEmitter>(program_.shapes, symbol_numbers_, std::move(derived));
     for (size_t i = 0; i < g_.inputs.size(); ++i) {
       program_.inputs.push_back(INGOT_TRY(binding(g_.inputs[i], g_.value(g_.inputs[i]).name, true)));
       INGOT_TRY(declare(g_.inputs[i], runtime::Place::Input, static_cast<int32_t>(i)));
     }
     for (size_t i = 0; i < g_.outputs.size(); ++i) program_.outputs.push_back(INGOT_TRY(binding(g_.outputs[i], g_.output_names[i], false)));
+    return {};
+  }
+  Status declare_value_symbol(const ValueSymbol& s) {
+    const auto input = std::find(g_.inputs.begin(), g_.inputs.end(), s.value);
+    if (input == g_.inputs.end())
+      return unsupported(fmt::format("sizes follow from \"{}\", which is computed at run time", g_.value(s.value).name));
+    symbol_numbers_.emplace(s.symbol.name(), static_cast<int32_t>(program_.symbols.size()));
+    program_.symbols.push_back({s.symbol.name(), INT64_MIN, INT64_MAX, static_cast<int32_t>(input - g_.inputs.begin()), s.element});
     return {};
   }
   Status declare(ValueId v, runtime::Place place, int32_t index) {
@@ -223,6 +235,16 @@ Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan)
     lowered.kernels.push_back(std::move(*k));
   }
   return lowered;
+}
+
+Result<runtime::Program> describe_interface(const Graph& graph) {
+  Graph inputs;  // the same inputs, with nothing that uses them
+  inputs.name = graph.name;
+  for (ValueId v : graph.inputs) inputs.add_input(graph.value(v).type, graph.value(v).name);
+  runtime::Program p = INGOT_TRY(ProgramBuilder(inputs, {}, {}).run({}, nullptr, {}));
+  for (size_t i = 0; i < graph.outputs.size(); ++i)
+    p.outputs.push_back({graph.output_names[i], graph.value(graph.outputs[i]).type.dtype, {}, {}});
+  return p;
 }
 
 Result<runtime::Program> build_program(const Graph& graph, const MemoryPlan& plan, const std::vector<ShapeRequirement>& requirements,

@@ -33,6 +33,10 @@ struct BuildOptions {
 Result<runtime::Program> build_program(const Graph& graph, const MemoryPlan& plan, const std::vector<ShapeRequirement>& requirements,
                                        const LoweredProgram& lowered, const KernelCompiler& compile, const BuildOptions& options);
 
+/// A program with the graph's inputs and outputs, and nothing that runs: what a model in parts looks like from outside. Outputs
+/// have no dims.
+Result<runtime::Program> describe_interface(const Graph& graph);
+
 /// Bytes that the kernel must move (every buffer once), and its operations, over the dims.
 Expr kernel_bytes(const Kernel& kernel);
 Expr kernel_flops(const Kernel& kernel);

@@ -45,6 +45,7 @@ Result<runtime::ShapeRef> ShapeEmitter::emit(const Expr& e) {
   if (e.is_const()) {
     line.immediate = e.int_value();
   } else if (e.op() == ExprOp::Symbol) {
+    if (auto derived = derived_.find(e.name()); derived != derived_.end()) return emit(derived->second);
     auto it = symbols_.find(e.name());
     if (it == symbols_.end()) return unsupported(fmt::format("no input defines the dimension {}", e.name()));
     line.op = ShapeOp::Symbol;

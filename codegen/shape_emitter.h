@@ -11,9 +11,10 @@ namespace ingot {
 
 class ShapeEmitter {
  public:
-  /// `symbols` gives each symbol's number in the program.
-  ShapeEmitter(runtime::ShapeProgram& program, std::unordered_map<std::string, int32_t> symbols)
-      : program_(program), symbols_(std::move(symbols)) {}
+  /// `symbols` gives each symbol's number in the program, `derived` what other symbols stand for.
+  ShapeEmitter(runtime::ShapeProgram& program, std::unordered_map<std::string, int32_t> symbols,
+               std::unordered_map<std::string, Expr> derived = {})
+      : program_(program), symbols_(std::move(symbols)), derived_(std::move(derived)) {}
   /// The line that holds e. Error: a symbol that no input defines, or an operation that shapes cannot have.
   Result<runtime::ShapeRef> emit(const Expr& e);
 
@@ -21,6 +22,7 @@ class ShapeEmitter {
   runtime::ShapeRef add(runtime::ShapeLine line);
   runtime::ShapeProgram& program_;
   std::unordered_map<std::string, int32_t> symbols_;
+  std::unordered_map<std::string, Expr> derived_;
   std::unordered_map<uint64_t, std::vector<std::pair<Expr, runtime::ShapeRef>>> known_;
 };
 

@@ -52,7 +52,7 @@ Status Importer::call_function(const NodeSite& site, const onnx::Function& funct
                                  quote_name(function.input(i))));
   }
   const std::vector<std::string_view> outputs(function.output().begin(), function.output().end());
-  const size_t first_new_value = graph_.value_count();
+  const size_t first_new_value = graph().value_count();
   auto status = import_nodes(inner, function.node(), outputs);
   if (!status)
     return std::move(status.error().add(
@@ -76,16 +76,17 @@ Status Importer::import_if(const NodeSite& site) {
     fail(site, value.error());
     return {};
   }
-  const Content content = builder_.content(*value);
-  const bool is_bool = value->valid() && graph_.value(*value).type.dtype == DType::Bool;
+  const Content content = builder().content(*value);
+  const bool is_bool = value->valid() && graph().value(*value).type.dtype == DType::Bool;
   if (!is_bool || (content && content->size() != 1)) {
     fail(site, invalid("its condition is not one bool"));
     return {};
   }
   if (!content || !content->front().is_const()) {
+    auto outcome = run_time_if(site, *value);
+    if (outcome) return {};
     note_deciding({*value});
-    fail(site,
-         unsupported("its condition is computed at run time; only branches that are known at import are supported"));
+    fail(site, outcome.error());
     return {};
   }
   const std::string_view name = content->front().int_value() ? "then_branch" : "else_branch";
@@ -114,7 +115,7 @@ Status Importer::inline_branch(const NodeSite& site, const onnx::Graph& branch) 
   INGOT_TRY(bind_initialisers(inner, branch));
   std::vector<std::string_view> outputs;
   for (const onnx::ValueInfo& info : branch.output()) outputs.push_back(info.name());
-  const size_t first_new_value = graph_.value_count();
+  const size_t first_new_value = graph().value_count();
   auto status = import_nodes(inner, branch.node(), outputs);
   if (!status) return std::move(status.error().add(fmt::format("in a branch of node {}", quote_name(site.label))));
   export_outputs(site, inner, outputs, first_new_value);
@@ -132,8 +133,8 @@ void Importer::export_outputs(const NodeSite& site, Frame& inner, const std::vec
     else binding.alias = find(inner, names[static_cast<size_t>(i)]);
     // A value that the call made is better known by the caller's name for it.
     const ValueId value = binding.value;
-    if (value.valid() && value.index >= first_new_value && graph_.value(value).producer.valid())
-      graph_.value(value).name = unique_name(site.frame.prefix + name);
+    if (value.valid() && value.index >= first_new_value && graph().value(value).producer.valid())
+      graph().value(value).name = unique_name(site.frame.prefix + name);
     site.frame.bindings[name] = std::move(binding);
   }
 }

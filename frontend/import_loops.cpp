@@ -1,4 +1,5 @@
 // Loop and Scan with a trip count known at import: the body is inlined once for every iteration, each in a scope of its own.
+// Others become loops of the program (import_control.cpp).
 #include <fmt/format.h>
 
 #include "compiler/ops/rows.h"
@@ -41,7 +42,7 @@ Binding Importer::input_binding(const NodeSite& site, int i) {
 Result<Content> Importer::input_content(const NodeSite& site, int i) {
   Binding binding = input_binding(site, i);
   const ValueId value = INGOT_TRY(resolve(binding, site.frame.prefix + site.node.input(i)));
-  const Content content = builder_.content(value);
+  const Content content = builder().content(value);
   if (content && !content->empty() && content->front().is_const()) return content;
   note_deciding({value});
   return Content();
@@ -79,12 +80,12 @@ Result<ValueId> Importer::stack(const std::vector<ValueId>& parts, size_t axis) 
   if (parts.empty()) return unsupported("a scan output of no iterations");
   std::vector<ValueId> rows;
   for (ValueId v : parts) {
-    Shape s = builder_.shape(v);
+    Shape s = builder().shape(v);
     if (axis > s.size()) return invalid("the axis of a scan output is out of range");
     s.insert(s.begin() + static_cast<int64_t>(axis), 1);
-    rows.push_back(INGOT_TRY(build_reshape(builder_, v, s)));
+    rows.push_back(INGOT_TRY(build_reshape(builder(), v, s)));
   }
-  return build_concat(builder_, rows, axis);
+  return build_concat(builder(), rows, axis);
 }
 
 void Importer::bind_loop_outputs(const NodeSite& site, const std::vector<Binding>& results) {
@@ -100,6 +101,8 @@ bool Importer::any_poisoned(std::vector<Binding>& bindings) {
 
 Status Importer::import_loop(const NodeSite& site) {
   auto outcome = unroll_loop(site);
+  if (!outcome && outcome.error().kind == ErrorKind::Unsupported && failures_.empty())
+    if (auto at_run_time = run_time_loop(site); at_run_time || at_run_time.error().kind != ErrorKind::Unsupported) outcome = std::move(at_run_time);
   if (!outcome) fail(site, outcome.error());
   return {};
 }
@@ -137,7 +140,7 @@ Status Importer::unroll_loop(const NodeSite& site) {
       return {};
     }
     const ValueId condition = INGOT_TRY(resolve(outputs[0], fmt::format("{}/{}/condition", site.label, i)));
-    const Content content = builder_.content(condition);
+    const Content content = builder().content(condition);
     if (!content || !content->front().is_const()) {
       note_deciding({condition});
       return unsupported("its condition is computed at run time");
@@ -167,6 +170,8 @@ Result<std::vector<int64_t>> Importer::scan_list(const NodeSite& site, const cha
 
 Status Importer::import_scan(const NodeSite& site) {
   auto outcome = unroll_scan(site);
+  if (!outcome && outcome.error().kind == ErrorKind::Unsupported && failures_.empty() && site.opset >= 9)
+    if (auto at_run_time = run_time_scan(site); at_run_time || at_run_time.error().kind != ErrorKind::Unsupported) outcome = std::move(at_run_time);
   if (!outcome) fail(site, outcome.error());
   return {};
 }
@@ -185,7 +190,7 @@ Result<std::vector<Importer::ScanInput>> Importer::scan_inputs(const NodeSite& s
   for (size_t i = 0; i < count; ++i) {
     Binding b = input_binding(site, first + static_cast<int>(i));
     ScanInput s{INGOT_TRY(resolve(b, site.frame.prefix + site.node.input(first + static_cast<int>(i)))), 0, reversed[i] != 0};
-    const Shape shape = builder_.shape(s.value);
+    const Shape shape = builder().shape(s.value);
     s.axis = static_cast<size_t>(INGOT_TRY(wrap_axis(axes[i], shape.size())));
     const auto n = shape[s.axis].as_int();
     if (!n) return unsupported("a sequence of dynamic length; fix it with --shape");
@@ -216,11 +221,11 @@ Status Importer::unroll_scan(const NodeSite& site) {
   for (int64_t i = 0; i < length; ++i) {
     std::vector<Binding> inputs = state;
     for (const ScanInput& s : sequences) {
-      Shape rest = builder_.shape(s.value);
+      Shape rest = builder().shape(s.value);
       rest.erase(rest.begin() + static_cast<int64_t>(s.axis));
-      const ValueId row = INGOT_TRY(build_slice(builder_, s.value, s.axis, s.reversed ? length - 1 - i : i, 1));
+      const ValueId row = INGOT_TRY(build_slice(builder(), s.value, s.axis, s.reversed ? length - 1 - i : i, 1));
       Binding b;
-      b.value = INGOT_TRY(build_reshape(builder_, row, rest));
+      b.value = INGOT_TRY(build_reshape(builder(), row, rest));
       inputs.push_back(b);
     }
     auto outputs = INGOT_TRY(inline_body(site, *body, inputs, i));
@@ -235,7 +240,7 @@ Status Importer::unroll_scan(const NodeSite& site) {
     }
   }
   for (size_t s = 0; s < collected; ++s) {
-    const size_t rank = scans[s].empty() ? 1 : builder_.shape(scans[s][0]).size() + 1;
+    const size_t rank = scans[s].empty() ? 1 : builder().shape(scans[s][0]).size() + 1;
     Binding b;
     b.value = INGOT_TRY(stack(scans[s], static_cast<size_t>(INGOT_TRY(wrap_axis(axes[s], rank)))));
     state.push_back(b);

@@ -58,9 +58,21 @@ std::string Importer::unique_name(const std::string& wanted) {
 }
 
 Binding* Importer::find(Frame& frame, std::string_view name) {
-  for (Frame* f = &frame; f; f = f->sees_outer ? f->outer : nullptr)
+  for (Frame* f = &frame; f; f = f->sees_outer ? f->outer : nullptr) {
     if (auto it = f->bindings.find(name); it != f->bindings.end()) return &it->second;
+    if (f->nested) return capture(*f, name);
+  }
   return nullptr;
+}
+
+/// Brings a name of the outer graph into a nested one: constants are bound again, other values become inputs.
+Binding* Importer::capture(Frame& frame, std::string_view name) {
+  Binding* outer = find(*frame.outer, name);
+  if (!outer) return nullptr;
+  Binding inner = target_of(*outer);
+  const bool constant = inner.tensor || inner.sparse || inner.loaded;
+  inner.value = inner.value.valid() && !constant ? frame.nested->capture(inner.value) : ValueId();
+  return &(frame.bindings[name] = std::move(inner));
 }
 
 Result<ValueId> Importer::resolve(Binding& binding, const std::string& name) {
@@ -72,7 +84,7 @@ Result<ValueId> Importer::resolve(Binding& binding, const std::string& name) {
     b.poisoned = !loaded;
     b.loaded = INGOT_TRY(std::move(loaded));
   }
-  return b.value = graph_.add_constant(b.loaded, unique_name(name));
+  return b.value = graph().add_constant(b.loaded, unique_name(name));
 }
 
 Status Importer::bind_initialisers(Frame& frame, const onnx::Graph& graph) {
@@ -222,8 +234,8 @@ Result<std::vector<ValueId>> Importer::apply_rule(const NodeSite& site, std::vec
     if (value && !view.attrs.emplace(own.name(), std::move(*value)).second)
       return invalid(fmt::format("attribute {} is given twice", quote_name(own.name())));
   }
-  builder_.origin.nodes = {site.label};
-  ImportContext context(view, builder_, std::move(inputs));
+  builder().origin.nodes = {site.label};
+  ImportContext context(view, builder(), std::move(inputs));
   auto outputs = rule->apply(context);
   if (!outputs) note_deciding(context.wanted);
   return outputs;
@@ -237,14 +249,14 @@ void Importer::note_deciding(const std::vector<ValueId>& wanted) {
     const ValueId v = open.back();
     open.pop_back();
     if (!v.valid() || !seen.insert(v.index).second) continue;
-    if (const Node* n = graph_.producer(v)) {
+    if (const Node* n = graph().producer(v)) {
       open.insert(open.end(), n->inputs.begin(), n->inputs.end());
       continue;
     }
-    const bool is_input = std::find(graph_.inputs.begin(), graph_.inputs.end(), v) != graph_.inputs.end();
+    const bool is_input = std::find(graph().inputs.begin(), graph().inputs.end(), v) != graph().inputs.end();
     auto& list = report_.deciding;
-    if (is_input && std::find(list.begin(), list.end(), graph_.value(v).name) == list.end())
-      list.push_back(graph_.value(v).name);
+    if (is_input && std::find(list.begin(), list.end(), graph().value(v).name) == list.end())
+      list.push_back(graph().value(v).name);
   }
 }
 
@@ -257,7 +269,7 @@ void Importer::bind_outputs(const NodeSite& site, const std::vector<ValueId>& va
     if (!binding.value.valid()) {
       binding.missing = fmt::format("{} is output {} of {} {}, which is not supported", quote_name(name), i,
                                     site.node.op_type(), quote_name(site.label));
-    } else if (Value& value = graph_.value(binding.value); value.name.empty()) {
+    } else if (Value& value = graph().value(binding.value); value.name.empty()) {
       value.name = unique_name(site.frame.prefix + name);
     }
     site.frame.bindings[name] = std::move(binding);
@@ -277,7 +289,7 @@ std::string Importer::describe_inputs(const NodeSite& site) {
     const std::string& name = site.node.input(i);
     Binding* binding = name.empty() ? nullptr : find(site.frame, name);
     const ValueId value = binding ? target_of(*binding).value : ValueId();
-    list += (i ? ", " : "") + (value.valid() ? to_string(graph_.value(value).type) : name.empty() ? "none" : "?");
+    list += (i ? ", " : "") + (value.valid() ? to_string(graph().value(value).type) : name.empty() ? "none" : "?");
   }
   if (site.node.input_size() > kShownInputs) list += ", …";
   return list.empty() ? "no inputs" : "inputs " + list;

@@ -1,6 +1,6 @@
 // The importer's state: the graph in the making, what each ONNX name stands for in each scope, and the nodes that could
 // not be imported. Shared by onnx_import.cpp (the model), import_nodes.cpp (nodes), import_calls.cpp (functions and
-// branches) and import_loops.cpp (loops); nobody else includes it.
+// branches), import_loops.cpp (loops) and import_control.cpp (both at run time); nobody else includes it.
 #pragma once
 
 #include <map>
@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "compiler/ops/control.h"
 #include "compiler/ops/onnx_node.h"
 #include "frontend/node_order.h"
 #include "frontend/onnx_import.h"
@@ -38,6 +39,7 @@ struct Frame {
   std::unordered_map<std::string_view, Binding> bindings;
   std::string prefix;  // of value and node names
   int depth = 0;
+  NestedGraph* nested = nullptr;  // of a frame whose values live in a graph of their own
 };
 
 /// A node and where it is.
@@ -52,17 +54,21 @@ struct NodeSite {
 class Importer {
  public:
   Importer(const OnnxModel& model, const ImportOptions& options)
-      : model_(model), options_(options), weights_(model.owner(), model.folder()), builder_(graph_) {}
+      : model_(model), options_(options), weights_(model.owner(), model.folder()), builder_(graph_), current_(&builder_) {}
   Result<Graph> run();
   ImportReport& report() { return report_; }
 
  private:
+  GraphBuilder& builder() { return *current_; }
+  Graph& graph() { return current_->graph(); }
+
   // onnx_import.cpp
   Status index_functions();
   Status bind_given_constants(Frame& frame);
   Status import_inputs(Frame& frame);
   Status import_outputs(Frame& frame);
   Error failure() const;
+  void note_symbolic();
 
   // import_nodes.cpp
   Status bind_initialisers(Frame& frame, const onnx::Graph& graph);
@@ -78,6 +84,7 @@ class Importer {
   std::string describe_inputs(const NodeSite& site);
   const onnx::Attribute* find_attribute(const NodeSite& site, std::string_view name) const;
   Binding* find(Frame& frame, std::string_view name);
+  Binding* capture(Frame& frame, std::string_view name);
   Result<ValueId> resolve(Binding& binding, const std::string& name);
   std::string unique_name(const std::string& wanted);
 
@@ -100,6 +107,15 @@ class Importer {
   Result<std::vector<Binding>> inline_body(const NodeSite& site, const onnx::Graph& body,
                                            const std::vector<Binding>& inputs, int64_t iteration);
   Result<ValueId> stack(const std::vector<ValueId>& parts, size_t axis);
+
+  // import_control.cpp
+  Status run_time_if(const NodeSite& site, ValueId condition);
+  Status run_time_loop(const NodeSite& site);
+  Status run_time_scan(const NodeSite& site);
+  Result<std::vector<ValueId>> nest(const NodeSite& site, const onnx::Graph& body, NestedGraph& nested,
+                                    const std::vector<ValueId>& inputs);
+  void bind_results(const NodeSite& site, const std::vector<ValueId>& values);
+  Result<ValueId> resolve_input(const NodeSite& site, int i);
   void bind_loop_outputs(const NodeSite& site, const std::vector<Binding>& results);
   static bool any_poisoned(std::vector<Binding>& bindings);
   Result<std::vector<int64_t>> scan_list(const NodeSite& site, const char* name, size_t count) const;
@@ -112,6 +128,7 @@ class Importer {
   WeightLoader weights_;
   Graph graph_;
   GraphBuilder builder_;
+  GraphBuilder* current_;  // of the graph that nodes go into: the model's, or a nested one
   ImportReport report_;
   std::map<std::string, const onnx::Function*> functions_;
   std::unordered_set<std::string> names_;

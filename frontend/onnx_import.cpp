@@ -67,10 +67,9 @@ Status Importer::bind_given_constants(Frame& frame) {
 }
 
 Status Importer::import_inputs(Frame& frame) {
-  const onnx::Graph& graph = model_.proto().graph();
   std::vector<const onnx::ValueInfo*> infos;
   NameSet seen;
-  for (const onnx::ValueInfo& info : graph.input()) {
+  for (const onnx::ValueInfo& info : model_.proto().graph().input()) {
     if (info.name().empty()) return invalid("an input of the graph has no name");
     if (!seen.insert(info.name()).second)
       return invalid(fmt::format("the input {} is listed twice", quote_name(info.name())));
@@ -92,10 +91,10 @@ Status Importer::import_inputs(Frame& frame) {
   const auto types = INGOT_TRY(shapes.resolve(infos));
   for (size_t i = 0; i < infos.size(); ++i) {
     Binding binding;
-    binding.value = graph_.add_input(types[i], unique_name(infos[i]->name()));
+    binding.value = graph().add_input(types[i], unique_name(infos[i]->name()));
     frame.bindings[infos[i]->name()] = binding;
   }
-  graph_.symbols = shapes.symbols();
+  graph().symbols = shapes.symbols();
   return {};
 }
 
@@ -107,7 +106,7 @@ Status Importer::import_outputs(Frame& frame) {
     auto value = resolve(*binding, info.name());
     if (!value) return std::move(value.error().add(fmt::format("for the output {}", quote_name(info.name()))));
     if (!value->valid()) return invalid(fmt::format("the output {} has no value", quote_name(info.name())));
-    const DType actual = graph_.value(*value).type.dtype;
+    const DType actual = graph().value(*value).type.dtype;
     const int32_t declared = info.type().tensor_type().elem_type();
     if (declared != 0 && declared != dtype_to_onnx(actual)) {
       const auto wanted = dtype_from_onnx(declared);
@@ -115,8 +114,8 @@ Status Importer::import_outputs(Frame& frame) {
                                  wanted.ok() ? name_of(wanted.value()) : fmt::format("element type {}", declared),
                                  name_of(actual)));
     }
-    graph_.outputs.push_back(*value);
-    graph_.output_names.push_back(info.name());
+    graph().outputs.push_back(*value);
+    graph().output_names.push_back(info.name());
   }
   return {};
 }
@@ -130,13 +129,21 @@ Error Importer::failure() const {
   return error;
 }
 
+void Importer::note_symbolic() {
+  for (const ValueSymbol& s : graph().value_symbols) {
+    const std::string& name = graph().value(s.value).name;
+    const bool is_input = std::find(graph().inputs.begin(), graph().inputs.end(), s.value) != graph().inputs.end();
+    if (is_input && (report_.symbolic.empty() || report_.symbolic.back() != name)) report_.symbolic.push_back(name);
+  }
+}
+
 Result<Graph> Importer::run() {
   const onnx::Model& proto = model_.proto();
   Frame frame;
   frame.opsets = INGOT_TRY(read_opsets(proto.opset_import()));
   if (proto.ir_version() < 3 && frame.opsets.empty()) frame.opsets[""] = 1;  // older than the field
   if (auto it = frame.opsets.find(""); it != frame.opsets.end()) report_.opset = it->second;
-  graph_.name = proto.graph().name();
+  graph().name = proto.graph().name();
   INGOT_TRY(index_functions());
   INGOT_TRY(bind_initialisers(frame, proto.graph()));
   INGOT_TRY(bind_given_constants(frame));
@@ -146,8 +153,9 @@ Result<Graph> Importer::run() {
   if (outputs.empty()) return invalid("the graph has no outputs");
   INGOT_TRY(import_nodes(frame, proto.graph().node(), outputs));
   INGOT_TRY(import_outputs(frame));
+  note_symbolic();
   if (!failures_.empty()) return failure();
-  return std::move(graph_);
+  return std::move(graph());
 }
 
 std::vector<std::string> required_inputs(const OnnxModel& model) {

@@ -42,6 +42,8 @@ struct ImportReport {
   std::vector<Overridable> overridable;
   /// Inputs whose values decided shapes, axes or branches that could not be imported without them.
   std::vector<std::string> deciding;
+  /// Inputs whose elements became symbols, to be bound when the program runs.
+  std::vector<std::string> symbolic;
 };
 
 /// Error: the model is malformed (the first fault found), or nodes cannot be imported (all of them, one context line each:

@@ -132,6 +132,8 @@ std::vector<ShapeRequirement> shape_requirements(const Graph& graph) {
           if (!out[d].same(joined)) need.equal(view->inputs[i].shape[d], out[d], n, "dimensions");
     }
   }
+  for (const DerivedSymbol& d : graph.derived_symbols)
+    need.list_.push_back({le(0, d.symbol), fmt::format("the size {} must not be negative", to_string(d.definition))});
   return need.list_;
 }
 

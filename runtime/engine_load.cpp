@@ -132,7 +132,7 @@ class ProgramReader {
     p.target = text(in.target());
     p.model_name = text(in.model_name());
     p.options = text(in.options());
-    for (const fb::Symbol* s : each(in.symbols())) p.symbols.push_back({s->name()->str(), s->low(), s->high()});
+    for (const fb::Symbol* s : each(in.symbols())) p.symbols.push_back({s->name()->str(), s->low(), s->high(), s->input(), s->element()});
     for (const fb::ShapeLine* l : each(in.shapes()))
       p.shapes.lines.push_back({static_cast<ShapeOp>(l->op()), l->a(), l->b(), l->c(), l->immediate()});
     p.inputs = INGOT_TRY(bindings(in.inputs()));

@@ -67,7 +67,7 @@ class ProgramWriter {
     const auto target = b_.CreateString(p_.target), model = b_.CreateString(p_.model_name),
                options = b_.CreateString(p_.options);
     const auto symbols = list(b_, p_.symbols, [&](const SymbolInfo& s) {
-      return fb::CreateSymbol(b_, b_.CreateString(s.name), s.low, s.high);
+      return fb::CreateSymbol(b_, b_.CreateString(s.name), s.low, s.high, s.input, s.element);
     });
     const auto line_vector = b_.CreateVectorOfStructs(lines);
     const auto inputs = bindings(p_.inputs), outputs = bindings(p_.outputs);

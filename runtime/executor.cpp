@@ -47,6 +47,8 @@ Result<std::vector<Tensor>> Session::run(const std::vector<Tensor>& inputs) {
 }
 
 Result<std::vector<Dims>> Session::output_dims(const std::vector<Dims>& input_dims) {
+  if (needs_input_values(engine_->program()))
+    return unsupported("the sizes of the outputs follow from elements of inputs, not from dims alone");
   return INGOT_TRY(plan_for(input_dims))->output_dims;
 }
 
@@ -67,6 +69,7 @@ Status Session::enqueue(std::span<const DeviceTensor> inputs, std::span<void* co
       for (const void* p : *list)
         if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return invalid("a device pointer is not aligned to 16 bytes");
   Stream* const on = stream ? stream : stream_.get();
+  INGOT_TRY(read_values(inputs, on));
   Plan* plan = INGOT_TRY(plan_for(dims));
   if (plan->arena_bytes > arena_.bytes() && stream && engine_->device()->is_recording(stream))
     return invalid(

@@ -77,6 +77,9 @@ struct Profile {
   double total_ms = 0;  // their sum
 };
 
+/// True when some sizes follow from the elements of inputs: a call is then planned after those were read.
+bool needs_input_values(const Program& program);
+
 /// A tensor in device memory (for a host device: host memory) that the caller owns.
 struct DeviceTensor {
   void* data = nullptr;
@@ -114,8 +117,11 @@ class Session {
   Result<std::vector<Tensor>> run(const std::vector<Tensor>& inputs);
   /// Whether the number and types of inputs are the model's.
   Status check_types(const std::vector<Tensor>& inputs) const;
-  /// The dims that run would give its outputs. Errors are those of run.
+  /// The dims that run would give its outputs. Errors are those of run, and Unsupported where
+  /// needs_input_values().
   Result<std::vector<Dims>> output_dims(const std::vector<Dims>& input_dims);
+  /// Likewise for inputs on the device; waits for those whose elements decide sizes.
+  Result<std::vector<Dims>> output_dims(std::span<const DeviceTensor> inputs, Stream* stream);
   /// Asynchronous on a device: issues the model on `stream` (null: the session's own). Output pointers must have room
   /// for output_dims(). Calls of one session must be ordered by their streams: they share the arena. The stream may be
   /// in the course of being captured into the caller's CUDA graph; that graph is valid while the session lives, is not
@@ -168,6 +174,9 @@ class Session {
   Session(std::shared_ptr<const Engine> engine, SessionOptions options);
   // planning: session_plan.cpp
   Result<Plan*> plan_for(const std::vector<Dims>& input_dims);
+  Status read_values(const std::vector<Tensor>& inputs);
+  Status read_values(std::span<const DeviceTensor> inputs, Stream* stream);
+  Status bind_values(std::vector<int64_t>& symbols) const;
   Result<std::vector<int64_t>> bind_symbols(const std::vector<Dims>& input_dims) const;
   Status check_dims(const Plan& plan, const std::vector<Dims>& input_dims) const;
   Result<Plan> make_plan(std::vector<int64_t> symbols, const std::vector<Dims>& input_dims) const;
@@ -199,6 +208,7 @@ class Session {
   std::vector<DeviceMemory> input_memory_, output_memory_;
   std::vector<void*> values_;  // where each value of the program is now
   std::vector<void*> arguments_;
+  std::vector<int64_t> input_values_;  // per symbol that an element of an input gives its value
   std::list<Plan> plans_;  // most recently used first
   std::list<RecordedRun> recorded_;  // likewise
   uint64_t addresses_ = 1;  // changes when session memory moves

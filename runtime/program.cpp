@@ -15,7 +15,7 @@ class Verifier {
   Status run() {
     INGOT_TRY(p_.shapes.verify(p_.symbols.size()));
     for (const SymbolInfo& s : p_.symbols)
-      if (s.low > s.high) return invalid(fmt::format("symbol '{}': empty range [{}, {}]", s.name, s.low, s.high));
+      INGOT_TRY(symbol(s));
     INGOT_TRY(bindings(p_.inputs, "input"));
     INGOT_TRY(bindings(p_.outputs, "output"));
     INGOT_TRY(constants());
@@ -31,6 +31,17 @@ class Verifier {
   Status line(ShapeRef ref, const char* what, size_t i) const {
     if (ref < 0 || static_cast<size_t>(ref) >= p_.shapes.lines.size())
       return invalid(fmt::format("{} {}: shape line {} of {}", what, i, ref, p_.shapes.lines.size()));
+    return {};
+  }
+
+  Status symbol(const SymbolInfo& s) const {
+    if (s.low > s.high) return invalid(fmt::format("symbol '{}': empty range [{}, {}]", s.name, s.low, s.high));
+    if (s.input < 0) return {};
+    if (static_cast<size_t>(s.input) >= p_.inputs.size() || s.element < 0)
+      return invalid(fmt::format("symbol '{}': element {} of input {} of {}", s.name, s.element, s.input, p_.inputs.size()));
+    const DType type = p_.inputs[static_cast<size_t>(s.input)].type;
+    if (!is_integer(type) && type != DType::Bool)
+      return invalid(fmt::format("symbol '{}' is an element of type {}", s.name, name_of(type)));
     return {};
   }
 

@@ -13,10 +13,13 @@
 
 namespace ingot::runtime {
 
-/// A named dimension. An input dimension that is a bare symbol binds it; a value outside [low, high] is an error.
+/// A named dimension, bound by an input dimension that is this bare symbol; or, with `input` set, element `element` of that
+/// input, an integer or bool tensor. A value outside [low, high] is an error.
 struct SymbolInfo {
   std::string name;
   int64_t low = 0, high = 0;
+  int32_t input = -1;
+  int64_t element = 0;
   bool operator==(const SymbolInfo&) const = default;
 };
 

@@ -50,6 +50,7 @@ Result<Session::Plan*> Session::stage_inputs(const std::vector<Tensor>& inputs, 
   INGOT_TRY(check_types(inputs));
   std::vector<Dims> dims;
   for (const Tensor& t : inputs) dims.push_back(t.dims());
+  INGOT_TRY(read_values(inputs));
   Plan* plan = INGOT_TRY(plan_for(dims));
   INGOT_TRY(reserve_arena(*plan));
   const Program& p = engine_->program();

@@ -70,8 +70,9 @@ Result<std::vector<int64_t>> Session::bind_symbols(const std::vector<Dims>& inpu
       bound_by[s] = static_cast<int>(i);
     }
   }
+  INGOT_TRY(bind_values(symbols));
   for (size_t s = 0; s < symbols.size(); ++s)
-    if (bound_by[s] < 0) {
+    if (bound_by[s] < 0 && p.symbols[s].input < 0) {
       if (p.symbols[s].low != p.symbols[s].high)
         return invalid(fmt::format("no input has a dimension that gives {} its value", p.symbols[s].name));
       symbols[s] = p.symbols[s].low;

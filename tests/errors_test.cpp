@@ -208,7 +208,7 @@ TEST_CASE("functions that recur and branches that are not known", "[errors]") {
   add_node(branch, "If", {"c"}, {"y"}, "choose");
   add_output(branch, "y");
   CHECK_THAT(error_of(branch),
-             Contains("If \"choose\" (1 of 1), opset 17, inputs bool[]: its condition is computed at run time"));
+             Contains("If \"choose\" (1 of 1), opset 17, inputs bool[]: it has no then_branch"));
 }
 
 TEST_CASE("shape options that contradict the model", "[errors]") {

@@ -70,7 +70,8 @@ TEST_CASE("every row is sound") {
     CHECK(d->min_inputs <= d->max_inputs);
     for (size_t i = 1; i < d->imports.size(); ++i) CHECK(d->imports[i - 1].since < d->imports[i].since);
     const bool internal_only = d->imports.empty();
-    if (internal_only) CHECK_FALSE(d->lowers_as<NoLowering>());
+    const bool is_control = d->name == "If" || d->name == "Loop";  // cut out before lowering
+    if (internal_only && !is_control) CHECK_FALSE(d->lowers_as<NoLowering>());
     if (!d->lowers_as<NoLowering>() && !d->lowers_as<Fused>()) CHECK(d->infer != nullptr);
   }
 }

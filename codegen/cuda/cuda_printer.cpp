@@ -56,9 +56,9 @@ void CudaPrinter::bind_dims() {
   for (const Expr& d : kernel_.dims) {
     if (!used.count(d.name())) continue;
     const std::string name = expr_.fresh(identifier_of(d.name()));
-    const char* type = expr_.index_type();
+    const char* type = is_value_dim(d) ? "i64" : expr_.index_type();
     out_.line(fmt::format("const {} {} = ({}){};", type, name, type, dim_parameter(d)));
-    expr_.bind(d, name, expr_.i32());
+    expr_.bind(d, name, expr_.i32() && !is_value_dim(d));
   }
 }
 

@@ -8,7 +8,7 @@
 namespace ingot {
 
 void FunctorPrinter::bind_args() {
-  for (const Expr& d : kernel_.dims) expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32());
+  for (const Expr& d : kernel_.dims) expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32() && !is_value_dim(d));
 }
 
 bool FunctorPrinter::split(const std::vector<Axis>& axes, const std::string& flat, const Body& uses) {
@@ -61,7 +61,7 @@ void TilesPrinter::print_args() {
     out_.line(fmt::format("{}{}* __restrict__ {};", is_written(static_cast<int>(i)) ? "" : "const ",
                           c_storage_type(b.type), identifier_of(b.name)));
   }
-  for (const Expr& d : kernel_.dims) out_.line(fmt::format("{} {};", expr_.index_type(), identifier_of(d.name())));
+  for (const Expr& d : kernel_.dims) out_.line(fmt::format("{} {};", is_value_dim(d) ? "i64" : expr_.index_type(), identifier_of(d.name())));
 }
 
 void TilesPrinter::print_plan() {
@@ -145,8 +145,9 @@ void TilesPrinter::print_entry() {
   std::string members;
   for (const Buffer& b : kernel_.buffers) members += (members.empty() ? "" : ", ") + identifier_of(b.name);
   for (const Expr& d : kernel_.dims) {
-    members += fmt::format("{}({}){}", members.empty() ? "" : ", ", expr_.index_type(), dim_parameter(d));
-    expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32());
+    const char* type = is_value_dim(d) ? "i64" : expr_.index_type();
+    members += fmt::format("{}({}){}", members.empty() ? "" : ", ", type, dim_parameter(d));
+    expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32() && !is_value_dim(d));
   }
   out_.line(fmt::format("const Args args{{{}}};", members));
   const auto extent = [&](const std::vector<Axis>& axes, const char* name) {

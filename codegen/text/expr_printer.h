@@ -33,6 +33,8 @@ const char* c_storage_type(DType type);
 std::string to_storage(DType storage, const std::string& value);
 /// An element in memory as a value of the compute type: "to_f32(x[i])".
 std::string from_storage(DType storage, const std::string& element);
+/// True for a dim that is a value, not a size: it may be negative, or beyond 32 bits whatever the kernel's indices are.
+inline bool is_value_dim(const Expr& dim) { return dim.low() < 0; }
 /// The prelude file beyond types.cuh that has the type and its conversions, or null.
 const char* storage_include(DType storage);
 /// Letters, digits and '_' of `text`; never empty and never starting with a digit.

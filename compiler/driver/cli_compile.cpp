@@ -73,6 +73,8 @@ Outcome run_compile(const CompileArgs& a) {
   o.targets = a.no_ptx ? a.targets : with_ptx(a.targets);
   o.lanes = a.streams;
   const std::vector<Compilation> all = INGOT_TRY(compile_for_targets(a.model, o));
+  if (!all[0].scripts.empty())
+    return unsupported("the model's course is decided at run time (computed sizes, If or Loop); an engine file holds no such model");
   runtime::EngineFile file;
   for (const Compilation& c : all) file.programs.push_back(std::make_shared<const runtime::Program>(c.program));
   file.notes = notes_of(all, a.model);

@@ -69,6 +69,8 @@ Outcome inspect_model(const InspectArgs& a) {
   CompileOptions o = INGOT_TRY(a.common.to_compile());
   o.targets = a.targets;
   const Compilation c = INGOT_TRY(lower_model(a.model, o));
+  if (!c.scripts.empty())
+    return unsupported(fmt::format("the model's course is decided at run time; it runs as {} parts, which --dump shows", c.parts.size()));
   CompileOptions apart = o;
   apart.fuse = false;
   apart.dump_dir.clear();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "compiler/driver/cli.h"
+#include "compiler/driver/devices.h"
 #include "compiler/driver/test_case.h"
 
 namespace ingot::cli {
@@ -131,6 +132,9 @@ Outcome run_test(TestArgs& a) {
     a.options.compile.threads = 1;
     a.options.compile.progress = nullptr;
   }
+  // A device opened for each model alone would be set up and torn down as often.
+  const bool has_device = a.options.device != "interpreter";
+  const auto device = has_device ? INGOT_TRY(open_device(a.options.device)) : OpenDevice{};
   TestRun run(a, manifest);
   run.run(models);
   return run.finish();

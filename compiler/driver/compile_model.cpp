@@ -11,6 +11,23 @@
 #include "compiler/support/hash.h"
 
 namespace ingot {
+namespace {
+
+Status compile_kernels(Compilation& c, const KernelCompiler& compiler, const BuildOptions& build) {
+  c.program = INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, compiler, build));
+  return {};
+}
+/// Every part, and what the model looks like from outside.
+Status compile_parts(Compilation& c, const KernelCompiler& compiler, const BuildOptions& build) {
+  for (Compilation& part : c.parts) INGOT_TRY(compile_kernels(part, compiler, build));
+  c.program = INGOT_TRY(describe_interface(c.graph));
+  return {};
+}
+Status compile_all(Compilation& c, const KernelCompiler& compiler, const BuildOptions& build) {
+  return c.scripts.empty() ? compile_kernels(c, compiler, build) : compile_parts(c, compiler, build);
+}
+
+}  // namespace
 
 Result<Compilation> compile_model(const std::string& path, const CompileOptions& o) {
   if (!o.until.empty()) return invalid("a compilation cannot stop before a pass; `opt --until` prints the graph there");
@@ -22,9 +39,9 @@ Result<Compilation> compile_model(const std::string& path, const CompileOptions&
   BuildOptions build;
   build.threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (o.progress) build.progress = [&](size_t done, size_t total) { o.progress("kernels", done, total); };
-  auto program = build_program(c.graph, c.plan, c.requirements, c.lowered, compiler, build);
-  if (!program) return std::move(program.error().add("while compiling " + path));
-  c.program = std::move(*program);
+  auto compiled = compile_all(c, compiler, build);
+  if (!compiled && o.needs_values) o.needs_values(c.import.symbolic);
+  if (!compiled) return std::move(compiled.error().add("while compiling " + path));
   for (const std::string& t : o.targets) c.program.target += (c.program.target.empty() ? "" : ",") + t;
   if (!o.dump_dir.empty())
     for (const runtime::KernelInfo& k : c.program.kernels)
@@ -63,7 +80,9 @@ Result<Compilation> compile_interface(const std::string& path, const CompileOpti
     b.info.name = b.info.summary = k.name;
     return b;
   };
-  c.program = INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, nothing, {}));
+  const Status compiled = compile_all(c, nothing, {});
+  if (!compiled && o.needs_values) o.needs_values(c.import.symbolic);
+  INGOT_TRY(compiled);
   return c;
 }
 

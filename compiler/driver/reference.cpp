@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "codegen/kernel/interpret.h"
@@ -27,6 +28,16 @@ Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inp
       if (evaluate_int(e, symbols) != dims[d])
         return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name, describe(inputs[i].type(), dims), to_string(v.type)));
     }
+  }
+  for (const ValueSymbol& s : g.value_symbols) {
+    const auto at = static_cast<size_t>(std::find(g.inputs.begin(), g.inputs.end(), s.value) - g.inputs.begin());
+    if (at == g.inputs.size()) return unsupported("sizes that follow from computed values");
+    symbols[s.symbol.name()] = inputs[at].int_at(s.element);
+  }
+  for (const DerivedSymbol& d : g.derived_symbols) {
+    const auto value = evaluate_int(d.definition, symbols);
+    if (!value) return unsupported(fmt::format("the size {} needs more than integer arithmetic", to_string(d.definition)));
+    symbols[d.symbol.name()] = *value;
   }
   return symbols;
 }

@@ -13,6 +13,7 @@
 #include "frontend/tensor_file.h"
 #include "passes/pass_manager.h"
 #include "runtime/executor.h"
+#include "runtime/script.h"
 
 namespace ingot {
 
@@ -27,6 +28,10 @@ struct Compilation {
   std::vector<PassTrace> passes;
   std::vector<Refusal> refusals;
   runtime::Program program;          // empty when only lowered
+  /// Of a model whose course is decided at run time (compiler/driver/partition.h): `graph` is then the imported one, and
+  /// `program` holds the bindings alone.
+  std::vector<Compilation> parts;
+  std::vector<runtime::Script> scripts;
   double import_ms = 0, passes_ms = 0, codegen_ms = 0;
 };
 
@@ -68,12 +73,15 @@ class Model {
   const std::shared_ptr<const Compilation>& compilation() const { return compilation_; }  // null for an .ingot
 
  private:
+  Status start_parts(const std::shared_ptr<runtime::Device>& device);
+  Result<std::vector<Tensor>> run_part(int32_t part, const std::vector<Tensor>& inputs) const;
   std::string device_name_;
   TargetTraits traits_;
   std::shared_ptr<const Compilation> compilation_;
   std::shared_ptr<const runtime::Engine> engine_;   // null on the interpreter
   std::shared_ptr<const runtime::Program> program_;
   std::shared_ptr<runtime::Session> session_;
+  std::vector<std::shared_ptr<runtime::Session>> part_sessions_;  // of a model in parts
 };
 
 }  // namespace ingot

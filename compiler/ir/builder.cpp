@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
@@ -111,7 +114,7 @@ Result<std::vector<ValueId>> GraphBuilder::add_all(const OpDef& op, AttrsBox att
     return std::move(outputs.error().add(fmt::format("in {}({})", op.name, list)));
   }
   for (TensorType& t : *outputs)
-    for (Expr& d : t.shape) d = simplify(d);
+    for (Expr& d : t.shape) d = dimension(d);
   const NodeId id = graph_.add_node(&op, std::move(attrs), std::move(inputs), std::move(*outputs), origin);
   const std::vector<Content> contents = evaluate_content(graph_, graph_.node(id));
   for (size_t i = 0; i < contents.size(); ++i) graph_.value(graph_.node(id).outputs[i]).content = contents[i];
@@ -120,6 +123,86 @@ Result<std::vector<ValueId>> GraphBuilder::add_all(const OpDef& op, AttrsBox att
 
 Result<ValueId> GraphBuilder::add(const OpDef& op, AttrsBox attrs, std::vector<ValueId> inputs) {
   return INGOT_TRY(add_all(op, std::move(attrs), std::move(inputs)))[0];
+}
+
+namespace {
+
+constexpr int64_t kMostValueSymbols = 64;  // of one value
+constexpr int kDeepestDemand = 32;
+constexpr int64_t kLowestValue = 1 - kNoLimit;  // unknown, but above that of an Expr::local, which a kernel binds itself
+
+/// A symbol that may be negative stands for a value, not for a dimension.
+bool uses_values(const Expr& e) {
+  bool found = false;
+  visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Symbol && !x.extent().valid() && x.low() < 0; });
+  return found;
+}
+
+std::string symbol_stem(const std::string& name) {
+  std::string stem;
+  for (char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return stem.empty() || !std::isalpha(static_cast<unsigned char>(stem[0])) ? "v" + stem : stem;
+}
+
+}  // namespace
+
+Expr GraphBuilder::dimension(const Expr& size) {
+  const Expr d = simplify(size);
+  if (d.is_const() || !uses_values(d)) return d;
+  for (const DerivedSymbol& known : graph_.derived_symbols)
+    if (known.definition.same(d)) return known.symbol;
+  const Expr symbol = Expr::symbol(fmt::format("size{}", graph_.derived_symbols.size()));
+  graph_.derived_symbols.push_back({symbol, d});
+  return symbol;
+}
+
+bool GraphBuilder::may_be_symbols(ValueId v) const {
+  const TensorType& t = graph_.value(v).type;
+  const auto dims = static_dims(t.shape);
+  if (!dims || (!is_integer(t.dtype) && t.dtype != DType::Bool)) return false;
+  const auto count = checked_count(*dims, 1);
+  return count.ok() && count.value() <= kMostValueSymbols;
+}
+
+bool GraphBuilder::follows_from_inputs(ValueId v, int depth) const {
+  const Value& value = graph_.value(v);
+  if (value.content) return true;
+  if (!may_be_symbols(v) || depth > kDeepestDemand) return false;
+  const Node* n = graph_.producer(v);
+  if (!n) return value.constant == nullptr;
+  const bool computes = n->outputs.size() == 1 && !n->op->lowers_as<Decompose>() && !n->op->lowers_as<Contraction>();
+  return computes && std::all_of(n->inputs.begin(), n->inputs.end(),
+                                 [&](ValueId in) { return !in.valid() || follows_from_inputs(in, depth + 1); });
+}
+
+Content GraphBuilder::bind_symbols(ValueId v) {
+  Value& value = graph_.value(v);
+  const std::string stem = symbol_stem(value.name.empty() ? fmt::format("v{}", v.index) : value.name);
+  const int64_t count = *element_count(value.type.shape).as_int();
+  std::vector<Expr> items;
+  for (int64_t i = 0; i < count; ++i) {
+    // The number of symbols so far keeps the name from meeting another's.
+    const std::string name = fmt::format("{}_value{}", stem, graph_.value_symbols.size());
+    const Expr symbol = Expr::symbol(name, kLowestValue, kNoLimit);
+    graph_.value_symbols.push_back({symbol, v, i});
+    items.push_back(cast(compute_type(value.type.dtype), symbol));
+  }
+  return value.content = std::make_shared<const std::vector<Expr>>(std::move(items));
+}
+
+Content GraphBuilder::demand_content(ValueId v) {
+  if (!v.valid()) return nullptr;
+  if (Content known = graph_.value(v).content) return known;
+  if (follows_from_inputs(v, 0)) {
+    const Node* n = graph_.producer(v);
+    if (!n) return bind_symbols(v);
+    const std::vector<ValueId> inputs = n->inputs;
+    for (ValueId in : inputs)
+      if (in.valid()) demand_content(in);
+    const Node& again = graph_.node(graph_.value(v).producer);
+    if (Content computed = evaluate_content(graph_, again)[0]) return graph_.value(v).content = computed;
+  }
+  return may_be_symbols(v) ? bind_symbols(v) : nullptr;
 }
 
 ValueId GraphBuilder::constant(Tensor tensor, std::string name) {

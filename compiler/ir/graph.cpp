@@ -74,6 +74,8 @@ void Graph::replace_all_uses(ValueId from, ValueId to) {
   for (NodeId u : users) replace_use(u, from, to);
   for (ValueId& o : outputs)
     if (o == from) o = to;
+  for (ValueSymbol& s : value_symbols)
+    if (s.value == from) s.value = to;
 }
 
 bool Graph::erase_if_dead(NodeId start) {
@@ -102,7 +104,12 @@ size_t Graph::live_nodes() const {
   return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return !n.dead; }));
 }
 
-bool Graph::is_output(ValueId id) const { return std::find(outputs.begin(), outputs.end(), id) != outputs.end(); }
+bool Graph::is_output(ValueId id) const {
+  return std::find(outputs.begin(), outputs.end(), id) != outputs.end() || is_read_back(id);
+}
+bool Graph::is_read_back(ValueId id) const {
+  return std::any_of(value_symbols.begin(), value_symbols.end(), [id](const ValueSymbol& s) { return s.value == id; });
+}
 
 std::vector<NodeId> Graph::order() const {
   std::vector<uint32_t> missing(nodes_.size(), 0);
@@ -154,6 +161,8 @@ void Graph::compact() {
       if (v.valid() && !values_[v.index].producer.valid()) keep(v);
   for (ValueId v : outputs)
     if (!values_[v.index].producer.valid() && !renamed[v.index].valid()) keep(v);
+  for (const ValueSymbol& s : value_symbols)
+    if (!values_[s.value.index].producer.valid() && !renamed[s.value.index].valid()) keep(s.value);
   for (NodeId id : sorted) {
     Node n = std::move(nodes_[id.index]);
     const NodeId fresh(nodes.size());
@@ -171,6 +180,7 @@ void Graph::compact() {
   }
   for (ValueId& v : inputs) v = renamed[v.index];
   for (ValueId& v : outputs) v = renamed[v.index];
+  for (ValueSymbol& s : value_symbols) s.value = renamed[s.value.index];
   values_ = std::move(values);
   nodes_ = std::move(nodes);
 }

@@ -45,7 +45,20 @@ struct Node {
   std::vector<ValueId> outputs;
   Origin origin;
   std::shared_ptr<Graph> body;   // Fused only; its inputs and outputs correspond to the node's
+  std::vector<std::shared_ptr<Graph>> branches;  // control flow (compiler/ops/control.h): what runs, decided at run time
   bool dead = false;
+};
+
+/// A number that the program learns at run time: element `element` of an input, or of a computed value that it reads back.
+/// `symbol` is an i64; sizes and indices may use it like a dimension.
+struct ValueSymbol {
+  Expr symbol;
+  ValueId value;
+  int64_t element = 0;
+};
+/// One name for a size that follows from others by a long expression, so that kernels see a dimension and no more.
+struct DerivedSymbol {
+  Expr symbol, definition;
 };
 
 class Graph {
@@ -54,6 +67,8 @@ class Graph {
   std::vector<ValueId> inputs, outputs;
   std::vector<std::string> output_names;  // outputs may repeat a value; names and positions survive
   std::vector<Expr> symbols;              // the named dimensions, with ranges
+  std::vector<ValueSymbol> value_symbols;
+  std::vector<DerivedSymbol> derived_symbols;  // definitions use earlier ones
 
   ValueId add_input(TensorType type, std::string name);
   ValueId add_constant(TensorPtr tensor, std::string name = "");
@@ -75,7 +90,9 @@ class Graph {
   size_t node_count() const { return nodes_.size(); }
   size_t value_count() const { return values_.size(); }
   size_t live_nodes() const;
+  /// An output of the model, or a value that is read back: its elements must be in memory.
   bool is_output(ValueId id) const;
+  bool is_read_back(ValueId id) const;
   /// Live nodes, producers first; stable: keeps the order of creation where it may. Not recursive.
   std::vector<NodeId> order() const;
   const Node* producer(ValueId id) const;  // null for inputs and constants

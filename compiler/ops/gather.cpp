@@ -1,5 +1,4 @@
-// Gather, GatherElements, GatherND: every output element is an input element whose position is data. Compress and NonZero,
-// which choose elements by value, only where that value is known.
+// Gather, GatherElements, GatherND: every output element is an input element whose position is data.
 #include "compiler/ops/rows.h"
 
 namespace ingot {
@@ -66,37 +65,6 @@ Result<Values> import_gather_nd(ImportContext& c) {
   return one(c.builder.add(op("GatherND"), BatchAttrs{INGOT_TRY(c.node.int_or("batch_dims", 0))}, c.inputs));
 }
 
-// ---- Compress, NonZero ---------------------------------------------------------------------------------------------------
-// The size of the output depends on elements, so those must be known on import.
-Result<Values> import_compress(ImportContext& c) {
-  const auto condition = INGOT_TRY(c.ints(1));
-  ValueId x = c.in(0);
-  size_t axis = 0;
-  if (c.node.has("axis")) axis = static_cast<size_t>(INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), c.rank(0))));
-  else x = INGOT_TRY(build_reshape(c.builder, x, {element_count(c.type(0).shape)}));
-  std::vector<int64_t> kept;
-  for (size_t i = 0; i < condition.size(); ++i)
-    if (condition[i]) kept.push_back(static_cast<int64_t>(i));
-  return one(build_gather(c.builder, x, c.builder.constant(Tensor::ints(kept)), axis));
-}
-Result<Values> import_non_zero(ImportContext& c) {
-  const auto items = INGOT_TRY(c.content(0));
-  const auto dims = static_dims(c.type(0).shape);
-  if (!dims) return unsupported("a dynamic shape");
-  std::vector<int64_t> at;
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (!items[i].is_const()) return unsupported("elements that depend on a dynamic dimension");
-    if (items[i].float_value() != 0) at.push_back(static_cast<int64_t>(i));
-  }
-  const auto found = static_cast<int64_t>(at.size()), rank = static_cast<int64_t>(dims->size());
-  Tensor t(DType::I64, {rank, found});
-  for (int64_t i = 0; i < found; ++i) {
-    int64_t rest = at[static_cast<size_t>(i)];
-    for (int64_t d = rank; d-- > 0; rest /= (*dims)[static_cast<size_t>(d)]) t.set_int(d * found + i, rest % (*dims)[static_cast<size_t>(d)]);
-  }
-  return Values{c.builder.constant(t)};
-}
-
 template <class Attrs>
 constexpr OpDef row(std::string_view name, std::span<const ImportRule> imports, InferFn infer, Lowering lower) {
   OpDef d;
@@ -108,8 +76,6 @@ const OpDef kGather[] = {
     row<AxisAttrs>("Gather", kRules<import_gather, 1, 11, 13>, infer_gather, Element{gather_element}),
     row<AxisAttrs>("GatherElements", kRules<import_gather, 11, 13>, infer_gather_elements, Element{gather_elements_element}),
     row<BatchAttrs>("GatherND", kRules<import_gather_nd, 11, 12, 13>, infer_gather_nd, Element{gather_nd_element}),
-    import_row("Compress", "the condition must be known on import", kRules<import_compress, 9, 11>, 2, 2),
-    import_row("NonZero", "of tensors known on import", kRules<import_non_zero, 9, 13>, 1, 1),
 };
 
 }  // namespace

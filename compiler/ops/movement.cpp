@@ -49,12 +49,29 @@ Expr reshape_element(const OpView& v, const Index& out) {
 Index reshape_inverse(const OpView& v, const Index& in) {
   return delinearize(v.outputs[0].shape, linear_index(v.inputs[0].shape, in));
 }
+/// The output dims where entries are run-time values: 0 copies a dimension, -1 takes what is left of the elements.
+Shape run_time_target(const Shape& in, Shape target, const std::vector<size_t>& open, bool allow_zero, int inferred) {
+  if (!allow_zero)
+    for (size_t i : open)
+      if (i < in.size()) target[i] = select(eq(target[i], 0), in[i], target[i]);
+  Expr known = 1;  // the product of all others than -1
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (static_cast<int>(i) == inferred) continue;
+    const bool is_open = std::find(open.begin(), open.end(), i) != open.end();
+    known = known * (is_open ? select(eq(target[i], -1), 1, target[i]) : target[i]);
+  }
+  const Expr rest = floor_div(element_count(in), known);
+  if (inferred >= 0) target[static_cast<size_t>(inferred)] = rest;
+  for (size_t i : open) target[i] = select(eq(target[i], -1), rest, target[i]);
+  return target;
+}
 Result<Values> import_reshape(ImportContext& c) {
   std::vector<Expr> target = INGOT_TRY(c.content(1));
   const bool allow_zero = INGOT_TRY(c.node.int_or("allowzero", 0)) != 0;
   const Shape& in = c.type(0).shape;
   Expr known = 1;
   int inferred = -1;
+  std::vector<size_t> open;  // entries of which only the call knows whether they are sizes, 0 or -1
   for (size_t i = 0; i < target.size(); ++i) {
     if (target[i].is_const(0) && !allow_zero) {
       if (i >= in.size()) return invalid(fmt::format("shape[{}] = 0 copies a dimension that the input lacks", i));
@@ -66,9 +83,11 @@ Result<Values> import_reshape(ImportContext& c) {
       continue;
     }
     if (auto d = target[i].as_int(); d && *d < 0) return invalid(fmt::format("dimension {} in the shape", *d));
-    known = known * target[i];
+    if (bounds_of(target[i]).low < 0) open.push_back(i);
+    else known = known * target[i];
   }
   const Expr total = element_count(in);
+  if (!open.empty()) return one(build_reshape(c.builder, c.in(0), run_time_target(in, std::move(target), open, allow_zero, inferred)));
   known = simplify(known);
   if (inferred >= 0) {
     if (known.is_const(0)) return invalid("-1 cannot be inferred beside a dimension of 0");
@@ -163,11 +182,31 @@ Expr slice_bound(const Expr& bound, const Expr& dim, const Expr& low, const Expr
   }
   return simplify(max(low, min(high, select(lt(bound, 0), bound + dim, bound))));
 }
+struct SliceRange {
+  Expr start, length;
+};
+SliceRange slice_range(const Expr& start, const Expr& end, const Expr& step, const Expr& dim, bool forward) {
+  const Expr high = forward ? dim : dim - 1, low = forward ? Expr(0) : Expr(-1);
+  Expr from = slice_bound(start, dim, 0, high);
+  if (!forward) from = simplify(min(from, dim - 1));
+  const Expr to = slice_bound(end, dim, low, dim);
+  return {from, simplify(max(forward ? ceil_div(to - from, step) : ceil_div(from - to, Expr(0) - step), 0))};
+}
+/// Dimension d is cut; a step that only the call knows may go either way.
+void set_slice(SliceAttrs& a, size_t d, const Expr& start, const Expr& end, const Expr& step, const Expr& dim) {
+  const Expr s = cast(DType::I64, step), forward = simplify(lt(0, s));
+  const SliceRange up = slice_range(start, end, s, dim, true), down = slice_range(start, end, s, dim, false);
+  a.steps[d] = s;
+  a.starts[d] = simplify(select(forward, up.start, down.start));
+  a.sizes[d] = simplify(select(forward, up.length, down.length));
+}
 Result<Values> import_slice(ImportContext& c) {
   const bool as_inputs = c.has(1);
   auto list = [&](size_t i, const char* name) -> Result<std::vector<Expr>> {
-    if (as_inputs) return c.content(i);
     std::vector<Expr> out;
+    if (as_inputs)
+      for (const Expr& e : INGOT_TRY(c.content(i))) out.push_back(cast(DType::I64, e));
+    if (as_inputs) return out;
     for (int64_t x : INGOT_TRY(c.node.ints_or(name, {}))) out.emplace_back(x);
     return out;
   };
@@ -175,22 +214,14 @@ Result<Values> import_slice(ImportContext& c) {
   std::vector<int64_t> all(starts.size());
   std::iota(all.begin(), all.end(), 0);
   const auto axes = as_inputs && !c.has(3) ? all : INGOT_TRY(c.axes(3, c.rank(0), all));
-  const auto steps = c.has(4) ? INGOT_TRY(c.ints(4)) : std::vector<int64_t>(starts.size(), 1);
+  const auto steps = c.has(4) ? INGOT_TRY(c.content(4)) : std::vector<Expr>(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     return invalid("starts, ends, axes and steps differ in length");
   SliceAttrs a = whole(c.type(0).shape);
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto d = static_cast<size_t>(axes[i]);
-    const Expr dim = c.type(0).shape[d], step = steps[i];
-    if (steps[i] == 0) return invalid("step 0");
-    const bool forward = steps[i] > 0;
-    const Expr low = forward ? Expr(0) : Expr(-1), high = forward ? dim : dim - 1;
-    a.starts[d] = slice_bound(starts[i], dim, forward ? Expr(0) : Expr(0), high);
-    if (!forward) a.starts[d] = simplify(min(a.starts[d], dim - 1));
-    const Expr end = slice_bound(ends[i], dim, low, high + (forward ? 0 : 1));
-    const Expr length = forward ? ceil_div(end - a.starts[d], step) : ceil_div(a.starts[d] - end, Expr(-steps[i]));
-    a.steps[d] = step;
-    a.sizes[d] = simplify(max(length, 0));
+    if (steps[i].is_const(0)) return invalid("step 0");
+    set_slice(a, d, starts[i], ends[i], steps[i], c.type(0).shape[d]);
   }
   return one(c.builder.add(op("Slice"), a, {c.in(0)}));
 }

@@ -90,7 +90,7 @@ int32_t dtype_to_onnx(DType type) {
 
 Result<std::vector<Expr>> ImportContext::content(size_t i) const {
   if (!has(i)) return invalid(fmt::format("input {} is missing", i));
-  if (Content c = builder.content(inputs[i])) return *c;
+  if (Content c = builder.demand_content(inputs[i])) return *c;
   wanted.push_back(inputs[i]);
   return unsupported(fmt::format("input {} ({}) decides shapes, but its value is computed from data at run time", i,
                                  to_string(type(i))));

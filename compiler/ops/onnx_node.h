@@ -45,9 +45,10 @@ class ImportContext {
   ValueId in(size_t i) const { return i < inputs.size() ? inputs[i] : ValueId(); }
   const TensorType& type(size_t i) const { return builder.type(inputs[i]); }
   size_t rank(size_t i) const { return type(i).rank(); }
-  /// The elements of an input that ONNX uses as shape, axes or sizes. Error: they are computed from data at run time.
+  /// The elements of an input that ONNX uses as shape or sizes, perhaps over symbols that the program binds when it runs
+  /// (GraphBuilder::demand_content). Error: there are too many of them, or their number is dynamic.
   Result<std::vector<Expr>> content(size_t i) const;
-  /// Likewise, as numbers. Error: they depend on a dynamic dimension.
+  /// Likewise, as numbers: what decides ranks and axes. Error: they are not known on import.
   Result<std::vector<int64_t>> ints(size_t i) const;
   /// `axes` from input `i` if the opset passes them so, else from the attribute; wrapped into [0, rank). `fallback` when
   /// neither is there.

@@ -1,7 +1,8 @@
-// Operators along an ordered axis: running sums, ranks, reversal. Ranks come from counting (how many elements go before this
-// one), which needs no sort and runs in parallel; the cost is quadratic in the axis.
+// Operators along an ordered axis: running sums, ranks, reversal. Running sums go block by block, and those of the blocks
+// likewise. Ranks come from counting (how many elements go before this one), which needs no sort and runs in parallel; the
+// cost is quadratic in the axis.
 #include "compiler/expr/simplify.h"
-#include "compiler/ops/compose.h"
+#include "compiler/ops/ordered.h"
 
 namespace ingot {
 namespace {
@@ -14,40 +15,80 @@ Result<Types> infer_first(const OpView& v) { return Types{v.inputs[0]}; }
 struct RunningAttrs {
   int64_t axis = 0;
   bool exclusive = false, reverse = false;
-  INGOT_FIELDS(axis, exclusive, reverse)
+  int64_t block = 0;  // sums start again at its multiples; 0: they never do
+  INGOT_FIELDS(axis, exclusive, reverse, block)
 };
+constexpr int64_t kBlock = 32;       // work is so many elements for each one, at every level
+constexpr int64_t kWholeLimit = 64;  // shorter axes are summed in one go
+constexpr int kMostLevels = 4;       // of a dynamic axis
+
+Expr axis_extent(const OpView& v) { return v.inputs[0].shape[static_cast<size_t>(v.attrs.as<RunningAttrs>().axis)]; }
 template <Combine combine>
 ReductionForm running_form(const OpView& v) {
+  const int64_t block = v.attrs.as<RunningAttrs>().block;
   ReductionForm f;
   f.combine = combine;
-  f.extents = {v.inputs[0].shape[static_cast<size_t>(v.attrs.as<RunningAttrs>().axis)]};
+  f.extents = {block > 0 ? Expr(block) : axis_extent(v)};
   return f;
 }
 template <Combine combine>
 Expr running_value(const OpView& v, const Index& out, const Index& reduced) {
   const auto& a = v.attrs.as<RunningAttrs>();
   const auto axis = static_cast<size_t>(a.axis);
+  const Expr at = a.block > 0 ? floor_div(out[axis], a.block) * a.block + reduced[0] : reduced[0];
   Index in = out;
-  in[axis] = reduced[0];
-  const Expr from = a.reverse ? out[axis] : reduced[0], to = a.reverse ? reduced[0] : out[axis];
+  in[axis] = at;
+  const Expr from = a.reverse ? out[axis] : at, to = a.reverse ? at : out[axis];
+  Expr counts = a.exclusive ? lt(from, to) : le(from, to);
+  if (a.block > 0) counts = logical_and(lt(at, axis_extent(v)), counts);
   const Expr x = v.read(0, in);
-  return select(a.exclusive ? lt(from, to) : le(from, to), x, identity_of(combine, x.type()));
+  return select(counts, x, identity_of(combine, x.type()));
+}
+/// What each block of the axis adds up to.
+Result<Types> infer_blocks(const OpView& v) {
+  TensorType t = v.inputs[0];
+  const auto& a = v.attrs.as<RunningAttrs>();
+  t.shape[static_cast<size_t>(a.axis)] = ceil_div(axis_extent(v), a.block);
+  return Types{t};
+}
+template <Combine combine>
+Expr block_value(const OpView& v, const Index& out, const Index& reduced) {
+  const auto& a = v.attrs.as<RunningAttrs>();
+  const auto axis = static_cast<size_t>(a.axis);
+  Index in = out;
+  in[axis] = out[axis] * a.block + reduced[0];
+  const Expr x = v.read(0, in);
+  return select(lt(in[axis], axis_extent(v)), x, identity_of(combine, x.type()));
+}
+/// Inputs: by block, by element. Each element gets its block's.
+Result<Types> infer_spread(const OpView& v) { return Types{{v.inputs[0].dtype, v.inputs[1].shape}}; }
+Expr spread_element(const OpView& v, const Index& out) {
+  const auto& a = v.attrs.as<RunningAttrs>();
+  Index in = out;
+  in[static_cast<size_t>(a.axis)] = floor_div(out[static_cast<size_t>(a.axis)], a.block);
+  return v.read(0, in);
+}
+ValueId running_blocks(Compose& g, std::string_view name, ValueId x, RunningOptions o, int level) {
+  if (g.failed()) return x;
+  RunningAttrs a{o.axis, o.exclusive, o.reverse};
+  const auto extent = g.shape(x)[static_cast<size_t>(o.axis)].as_int();
+  if (extent ? *extent <= kWholeLimit : level >= kMostLevels) return g.node(name, a, {x});
+  a.block = kBlock;
+  const bool sums = name == "CumSum";
+  const ValueId inside = g.node(name, a, {x}), blocks = g.node(sums ? "BlockSum" : "BlockProduct", a, {x});
+  const ValueId before = running_blocks(g, name, blocks, {o.axis, true, o.reverse}, level + 1);
+  return g.binary(sums ? "Add" : "Mul", inside, g.node("SpreadBlocks", a, {before, x}));
 }
 Result<Values> import_running(ImportContext& c) {
   const auto axis = INGOT_TRY(c.ints(1));
   if (axis.size() != 1) return invalid("axis needs one element");
-  const RunningAttrs a{INGOT_TRY(wrap_axis(axis[0], c.rank(0))), INGOT_TRY(c.node.int_or("exclusive", 0)) != 0,
-                       INGOT_TRY(c.node.int_or("reverse", 0)) != 0};
-  return one(c.builder.add(op(c.node.op), a, {c.in(0)}));
+  const RunningOptions o{INGOT_TRY(wrap_axis(axis[0], c.rank(0))), INGOT_TRY(c.node.int_or("exclusive", 0)) != 0,
+                         INGOT_TRY(c.node.int_or("reverse", 0)) != 0};
+  Compose g(c.builder);
+  return g.result({running(g, c.node.op, c.in(0), o)});
 }
 
 // ---- TopK --------------------------------------------------------------------------------------------------------------
-struct RankAttrs {
-  int64_t axis = 0;
-  bool largest = true;
-  Expr count = 0;   // PickRank: how many ranks
-  INGOT_FIELDS(axis, largest, count)
-};
 Result<Types> infer_rank(const OpView& v) { return Types{{DType::I64, v.inputs[0].shape}}; }
 ReductionForm rank_form(const OpView& v) {
   ReductionForm f;
@@ -139,6 +180,9 @@ constexpr Reduction kProduct{running_form<Combine::Product>, running_value<Combi
 const OpDef kOrdered[] = {
     lowered_row<RunningAttrs>("CumSum", "", kRules<import_running, 11, 14>, infer_first, kSum, 1, 2),
     lowered_row<RunningAttrs>("CumProd", "", kRules<import_running, 26>, infer_first, kProduct, 1, 2),
+    lowered_row<RunningAttrs>("BlockSum", "sums of blocks of an axis; internal", {}, infer_blocks, Reduction{running_form<Combine::Sum>, block_value<Combine::Sum>}, 1, 1),
+    lowered_row<RunningAttrs>("BlockProduct", "products of blocks of an axis; internal", {}, infer_blocks, Reduction{running_form<Combine::Product>, block_value<Combine::Product>}, 1, 1),
+    lowered_row<RunningAttrs>("SpreadBlocks", "each element's block; internal", {}, infer_spread, Movement{spread_element}, 2, 2),
     lowered_row<RankAttrs>("RankAlong", "how many elements go before each; internal", {}, infer_rank, Reduction{rank_form, rank_value}, 1, 1),
     lowered_row<RankAttrs>("PickRank", "positions by rank; internal", {}, infer_pick, Reduction{rank_form, pick_value}, 1, 1),
     import_row("TopK", "by counting ranks; NaN is the greatest", kRules<import_top_k, 1, 10, 11, 24>, 1, 2),
@@ -147,6 +191,8 @@ const OpDef kOrdered[] = {
 };
 
 }  // namespace
+
+ValueId running(Compose& g, std::string_view name, ValueId x, RunningOptions o) { return running_blocks(g, name, x, o, 0); }
 
 std::span<const OpDef> ordered_ops() { return kOrdered; }
 

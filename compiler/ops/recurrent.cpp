@@ -1,9 +1,11 @@
-// RNN, GRU and LSTM, unrolled: one product for the inputs of all steps, then a product and pointwise work for each step.
-// Everything computes in f32 (or f64). Sequences longer than kMostSteps are refused: the program would grow with them.
+// RNN, GRU and LSTM: one product for the inputs of all steps, then a product and pointwise work for each step. Everything
+// computes in f32 (or f64). Steps are unrolled up to kMostSteps; longer sequences, and those of dynamic length, are a loop of
+// the program.
 #include <fmt/format.h>
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/compose.h"
+#include "compiler/ops/control.h"
 
 namespace ingot {
 namespace {
@@ -154,8 +156,8 @@ class Direction {
 // ---- the node ------------------------------------------------------------------------------------------------------------
 struct Sequence {
   ValueId x, lengths;   // [T, B, I]; [1, B, 1] or invalid
-  Expr batch, width;
-  int64_t steps = 0;
+  Expr batch, width, length;
+  int64_t steps = 0;    // unrolled ones; 0: a loop
   DType type = DType::F32;
 };
 ValueId pick(Compose& g, ValueId v, int64_t direction) {
@@ -178,28 +180,74 @@ Weights weights_of(Compose& g, ImportContext& c, const Cell& cell, int64_t d) {
 }
 struct Outputs {
   std::vector<ValueId> y;  // by step: [B, H]
+  ValueId all;             // of a loop: [T, B, H]
   State last;
 };
+/// What a step leaves where the sequence has ended already: zeros as output, the old state.
+struct Masked {
+  ValueId y;
+  State next;
+};
+Masked mask_step(Compose& g, ValueId lengths, ValueId t, const State& next, const State& old) {
+  if (!lengths.valid() || g.failed()) return {next.h, next};
+  const ValueId runs = g.binary("Greater", lengths, t);
+  Masked m{g.where(runs, next.h, g.scalar(g.dtype(next.h), 0)), {g.where(runs, next.h, old.h), {}}};
+  if (next.c.valid()) m.next.c = g.where(runs, next.c, old.c);
+  return m;
+}
+/// x [T*B, I] times the weights, for all steps: [T, B, G*H].
+ValueId input_products(Compose& g, const Cell& cell, const Weights& w, const Sequence& s) {
+  ValueId inputs = g.matmul(g.reshape(s.x, {simplify(s.batch * s.length), s.width}), w.w);
+  if (w.input_bias.valid()) inputs = g.add(inputs, w.input_bias);
+  return g.reshape(inputs, {s.length, s.batch, cell.gates * cell.hidden});
+}
+Outputs loop_direction(Compose& g, const Cell& cell, const Weights& w, const Activation* f, const Sequence& s, State state, bool reverse) {
+  const ValueId inputs = input_products(g, cell, w, s);
+  if (g.failed()) return {};
+  LoopSpec spec;
+  spec.trips = g.take(build_values(g.builder(), DType::I64, {}, {s.length}));
+  spec.states = {state.h};
+  if (state.c.valid()) spec.states.push_back(state.c);
+  spec.body = [&](NestedGraph& nested, const std::vector<ValueId>& in) -> Result<std::vector<ValueId>> {
+    GraphBuilder inside(nested.graph);
+    Compose k(inside);
+    const auto bring = [&](ValueId v) { return v.valid() ? nested.capture(v) : v; };
+    const Weights own{{}, bring(w.r), {}, bring(w.hidden_bias), bring(w.peephole)};
+    const ValueId products = nested.capture(inputs);
+    ValueId t = in[0];
+    if (reverse) t = k.sub(k.take(build_values(inside, DType::I64, {}, {inside.shape(products)[0] - 1})), t);
+    const State old{in[2], in.size() > 3 ? in[3] : ValueId()};
+    const State next = Direction(k, cell, own, f).step(k.gather(products, t, 0), old);
+    const Masked m = mask_step(k, bring(s.lengths), t, next, old);
+    std::vector<ValueId> outputs{k.scalar(DType::Bool, 1), m.next.h};
+    if (next.c.valid()) outputs.push_back(m.next.c);
+    outputs.push_back(m.y);
+    return k.result(outputs);
+  };
+  auto results = build_loop(g.builder(), spec);
+  if (!results) {
+    g.fail(std::move(results).error());
+    return {};
+  }
+  Outputs out;
+  out.last.h = (*results)[0];
+  if (state.c.valid()) out.last.c = (*results)[1];
+  out.all = g.reshape(results->back(), {s.length, s.batch, cell.hidden});
+  if (reverse) out.all = g.slice(out.all, 0, s.length - 1, s.length, -1);
+  return out;
+}
 Outputs run_direction(Compose& g, const Cell& cell, const Weights& w, const Activation* f, const Sequence& s, State state, bool reverse) {
   Outputs out;
   out.y.resize(static_cast<size_t>(s.steps));
   const Expr gates = cell.gates * cell.hidden;
-  ValueId inputs = g.matmul(g.reshape(s.x, {simplify(s.batch * s.steps), s.width}), w.w);
-  if (w.input_bias.valid()) inputs = g.add(inputs, w.input_bias);
-  inputs = g.reshape(inputs, {s.steps, s.batch, gates});
+  const ValueId inputs = input_products(g, cell, w, s);
   Direction cellular(g, cell, w, f);
   for (int64_t i = 0; i < s.steps && !g.failed(); ++i) {
     const int64_t t = reverse ? s.steps - 1 - i : i;
-    State next = cellular.step(g.reshape(g.slice(inputs, 0, t, 1), {s.batch, gates}), state);
-    ValueId y = next.h;
-    if (s.lengths.valid() && !g.failed()) {
-      const ValueId runs = g.binary("Greater", s.lengths, g.scalar(DType::I64, static_cast<double>(t)));
-      y = g.where(runs, next.h, g.scalar(g.dtype(next.h), 0));
-      next.h = g.where(runs, next.h, state.h);
-      if (next.c.valid()) next.c = g.where(runs, next.c, state.c);
-    }
-    out.y[static_cast<size_t>(t)] = y;
-    state = next;
+    const State next = cellular.step(g.reshape(g.slice(inputs, 0, t, 1), {s.batch, gates}), state);
+    const Masked m = mask_step(g, s.lengths, g.scalar(DType::I64, static_cast<double>(t)), next, state);
+    out.y[static_cast<size_t>(t)] = m.y;
+    state = m.next;
   }
   out.last = state;
   return out;
@@ -223,10 +271,8 @@ Result<Sequence> read_sequence(ImportContext& c, Compose& g, bool batch_first) {
   s.type = c.type(0).dtype;
   s.x = g.widen(batch_first ? g.transpose(c.in(0), {1, 0, 2}) : c.in(0));
   const Shape x = g.shape(s.x);
-  if (!x[0].as_int()) return unsupported("a sequence length that is dynamic; fix it with --shape");
-  s.steps = *x[0].as_int();
-  if (s.steps > kMostSteps) return unsupported(fmt::format("a sequence of {} steps; at most {} are unrolled", s.steps, kMostSteps));
-  s.batch = x[1], s.width = x[2];
+  s.length = x[0], s.batch = x[1], s.width = x[2];
+  if (const auto known = x[0].as_int(); known && *known <= kMostSteps) s.steps = *known;
   if (c.has(4)) s.lengths = g.reshape(g.cast(c.in(4), DType::I64), {s.batch, 1});
   return s;
 }
@@ -240,7 +286,7 @@ Result<Values> import_recurrent(ImportContext& c) {
   const Sequence s = INGOT_TRY(read_sequence(c, g, batch_first));
   const size_t per_direction = cell.activations.size() / static_cast<size_t>(directions);
   std::vector<std::vector<ValueId>> steps(static_cast<size_t>(s.steps));
-  std::vector<ValueId> h, last_c;
+  std::vector<ValueId> h, last_c, whole;
   auto initial = [&](size_t input, int64_t d) {
     if (!c.has(input)) return g.full(g.dtype(s.x), 0, {s.batch, cell.hidden});
     return pick(g, batch_first ? g.transpose(c.in(input), {1, 0, 2}) : c.in(input), d);
@@ -249,15 +295,17 @@ Result<Values> import_recurrent(ImportContext& c) {
   for (int64_t d = 0; d < directions; ++d) {
     State start{initial(5, d), cell.kind == "LSTM" ? initial(6, d) : ValueId()};
     const bool reverse = d == 1 || direction == "reverse";
-    const Outputs out = run_direction(g, cell, weights_of(g, c, cell, d), &cell.activations[static_cast<size_t>(d) * per_direction], s, start, reverse);
+    const auto go = s.steps > 0 || s.length.is_const(0) ? run_direction : loop_direction;
+    const Outputs out = go(g, cell, weights_of(g, c, cell, d), &cell.activations[static_cast<size_t>(d) * per_direction], s, start, reverse);
     if (g.failed()) return g.result({});
+    if (out.all.valid()) whole.push_back(g.reshape(out.all, {s.length, 1, s.batch, cell.hidden}));
     for (size_t t = 0; t < steps.size(); ++t) steps[t].push_back(g.reshape(out.y[t], one_step));
     h.push_back(g.reshape(out.last.h, one_state));
     if (out.last.c.valid()) last_c.push_back(g.reshape(out.last.c, one_state));
   }
   std::vector<ValueId> rows;
   for (const auto& step : steps) rows.push_back(g.concat(step, 1));
-  ValueId y = rows.empty() ? g.full(g.dtype(s.x), 0, {0, directions, s.batch, cell.hidden}) : g.concat(rows, 0);
+  ValueId y = !whole.empty() ? g.concat(whole, 1) : rows.empty() ? g.full(g.dtype(s.x), 0, {0, directions, s.batch, cell.hidden}) : g.concat(rows, 0);
   auto finish = [&](ValueId v, std::vector<int64_t> perm) { return g.cast(batch_first ? g.transpose(v, std::move(perm)) : v, s.type); };
   Values result{finish(y, {2, 0, 1, 3}), finish(g.concat(h, 0), {1, 0, 2})};
   if (!last_c.empty()) result.push_back(finish(g.concat(last_c, 0), {1, 0, 2}));
@@ -266,9 +314,9 @@ Result<Values> import_recurrent(ImportContext& c) {
 
 constexpr auto kRecurrentRules = std::span<const ImportRule>(kRules<import_recurrent, 7, 14, 22>);
 const OpDef kRecurrent[] = {
-    import_row("RNN", "unrolled, up to 128 steps", kRecurrentRules, 3, 6),
-    import_row("GRU", "unrolled, up to 128 steps", kRecurrentRules, 3, 6),
-    import_row("LSTM", "unrolled, up to 128 steps", kRecurrentRules, 3, 8),
+    import_row("RNN", "unrolled; a loop beyond 128 steps or of dynamic length", kRecurrentRules, 3, 6),
+    import_row("GRU", "unrolled; a loop beyond 128 steps or of dynamic length", kRecurrentRules, 3, 6),
+    import_row("LSTM", "unrolled; a loop beyond 128 steps or of dynamic length", kRecurrentRules, 3, 8),
 };
 
 }  // namespace

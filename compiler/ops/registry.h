@@ -51,6 +51,8 @@ std::span<const OpDef> loss_ops();
 std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> linear_attention_ops();
 std::span<const OpDef> contrib_ops();
+std::span<const OpDef> control_ops();
+std::span<const OpDef> selection_ops();
 std::span<const OpDef> internal_ops();
 
 }  // namespace ingot

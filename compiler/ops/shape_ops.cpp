@@ -76,12 +76,11 @@ Result<Values> import_range(ImportContext& c) {
     if (!start.is_const() || !limit.is_const() || !step.is_const()) return unsupported("a float range over dynamic dimensions");
     count = static_cast<int64_t>(std::max(0.0, std::ceil((limit.float_value() - start.float_value()) / step.float_value())));
   } else {
-    const auto s = step.as_int();
-    if (!s || *s == 0) return unsupported("a step that is 0 or dynamic");
-    const Expr a = cast(DType::I64, start), b = cast(DType::I64, limit);
-    count = simplify(max(0, *s > 0 ? ceil_div(b - a, *s) : ceil_div(a - b, -*s)));
+    if (step.is_const(0)) return invalid("a step of 0");
+    const Expr a = cast(DType::I64, start), b = cast(DType::I64, limit), s = cast(DType::I64, step);
+    count = simplify(max(0, select(lt(0, s), ceil_div(b - a, s), ceil_div(a - b, Expr(0) - s))));
   }
-  return one(c.builder.add(op("Range"), RangeAttrs{c.type(0).dtype, start, step, count}, {}));
+  return one(c.builder.add(op("Range"), RangeAttrs{c.type(0).dtype, start, step, c.builder.dimension(count)}, {}));
 }
 
 struct TriluAttrs {
