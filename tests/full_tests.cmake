@@ -1,6 +1,7 @@
 # The tests that link LLVM, compile kernels or run whole models.
 ingot_test(cpu_backend_test LABELS numeric fast LINK ingot_codegen_llvm)
 ingot_test(cpu_contract_test LABELS numeric LINK ingot_codegen_llvm)
+ingot_test(run_time_test LABELS numeric fast LINK ingot_driver)
 
 add_executable(bench_cpu_contract EXCLUDE_FROM_ALL bench/cpu_contract.cpp)
 target_link_libraries(bench_cpu_contract PRIVATE ingot_codegen_llvm)
@@ -62,3 +63,15 @@ add_test(NAME installed_runtime COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/install
 set_tests_properties(installed_runtime PROPERTIES LABELS "runtime" TIMEOUT 300)
 add_test(NAME operators_page COMMAND bash -c "diff <($<TARGET_FILE:ingot> ops --markdown) <(sed -n '/^| operator/,$p' docs/operators.md)" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(operators_page PROPERTIES LABELS "fast")
+
+# ---- operators -----------------------------------------------------------------------------------------------------------
+set_target_properties(add_an_operator PROPERTIES EXCLUDE_FROM_ALL OFF)
+add_test(NAME add_an_operator COMMAND add_an_operator examples/operators/scaled_tanh.onnx WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(add_an_operator PROPERTIES LABELS "fast")
+foreach(device cpu cuda:0)
+  string(REPLACE ":0" "" label ${device})
+  add_test(NAME conformance_${label} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/conformance_test.sh $<TARGET_FILE:ingot> ${device} ${CMAKE_CURRENT_BINARY_DIR}/conformance)
+  set_tests_properties(conformance_${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 RUN_SERIAL ON ENVIRONMENT "INGOT_SHARED=${INGOT_SHARED}")
+endforeach()
+set_tests_properties(conformance_cpu PROPERTIES LABELS "conformance")
+set_tests_properties(conformance_cuda PROPERTIES LABELS "gpu")

@@ -22,12 +22,8 @@ Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inp
     const auto& dims = inputs[i].dims();
     if (inputs[i].type() != v.type.dtype || dims.size() != v.type.rank())
       return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name, describe(inputs[i].type(), dims), to_string(v.type)));
-    for (size_t d = 0; d < dims.size(); ++d) {
-      const Expr& e = v.type.shape[d];
-      if (e.op() == ExprOp::Symbol) symbols.emplace(e.name(), dims[d]);
-      if (evaluate_int(e, symbols) != dims[d])
-        return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name, describe(inputs[i].type(), dims), to_string(v.type)));
-    }
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (const Expr& e = v.type.shape[d]; e.op() == ExprOp::Symbol) symbols.emplace(e.name(), dims[d]);
   }
   for (const ValueSymbol& s : g.value_symbols) {
     const auto at = static_cast<size_t>(std::find(g.inputs.begin(), g.inputs.end(), s.value) - g.inputs.begin());
@@ -38,6 +34,12 @@ Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inp
     const auto value = evaluate_int(d.definition, symbols);
     if (!value) return unsupported(fmt::format("the size {} needs more than integer arithmetic", to_string(d.definition)));
     symbols[d.symbol.name()] = *value;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& v = g.value(g.inputs[i]);
+    for (size_t d = 0; d < v.type.rank(); ++d)
+      if (evaluate_int(v.type.shape[d], symbols) != inputs[i].dims()[d])
+        return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name, describe(inputs[i].type(), inputs[i].dims()), to_string(v.type)));
   }
   return symbols;
 }

@@ -180,7 +180,8 @@ Expr slice_bound(const Expr& bound, const Expr& dim, const Expr& low, const Expr
     if (*b <= -static_cast<int64_t>(INT32_MAX)) return low;
     return simplify(max(low, min(high, *b < 0 ? bound + dim : bound)));
   }
-  return simplify(max(low, min(high, select(lt(bound, 0), bound + dim, bound))));
+  const Expr near = max(Expr(-1) - dim, min(bound, dim));  // "to the end" is often the largest number there is
+  return simplify(max(low, min(high, select(lt(near, 0), near + dim, near))));
 }
 struct SliceRange {
   Expr start, length;

@@ -14,10 +14,11 @@ using Types = std::vector<TensorType>;
 
 // ---- RoiAlign ------------------------------------------------------------------------------------------------------------
 struct RoiAttrs {
-  int64_t height = 1, width = 1, samples = 2;
+  int64_t height = 1, width = 1, samples = 2;  // samples 0: as many as a bin has pixels, up to `most` along either axis
   double scale = 1;
   bool half_pixel = true, is_max = false;
-  INGOT_FIELDS(height, width, samples, scale, half_pixel, is_max)
+  Expr most = 0;
+  INGOT_FIELDS(height, width, samples, scale, half_pixel, is_max, most)
 };
 Result<Types> infer_roi(const OpView& v) {
   const auto& a = v.attrs.as<RoiAttrs>();
@@ -28,24 +29,37 @@ ReductionForm roi_form(const OpView& v) {
   const auto& a = v.attrs.as<RoiAttrs>();
   ReductionForm f;
   f.combine = combine;
-  f.extents = {a.samples, a.samples};
+  const Expr most = a.samples > 0 ? Expr(a.samples) : a.most;
+  f.extents = {most, most};
   return f;
 }
+/// One axis of a region: where it starts, the size of its bins, and how many samples each has.
+struct RoiAxis {
+  Expr from, size, samples;
+};
+RoiAxis roi_axis(const RoiAttrs& a, const Expr& start, const Expr& stop, int64_t bins) {
+  const auto number = [&](double x) { return number_like(start, x); };
+  const Expr shift = number(a.half_pixel ? 0.5 : 0);
+  const Expr from = start * number(a.scale) - shift, to = stop * number(a.scale) - shift;
+  const Expr length = a.half_pixel ? to - from : max(to - from, number(1));
+  const Expr size = length / number(static_cast<double>(bins));
+  return {from, size, a.samples > 0 ? number(static_cast<double>(a.samples)) : call(Fn::Ceil, size)};
+}
 struct Side {
-  Expr low, high, weight, inside;  // of one axis: two whole positions, the weight of the second, whether it counts
+  Expr low, high, weight, inside;  // of one axis: two whole positions, the weight of the second, whether it is in the image
+  Expr counts;                     // whether the region has such a sample
 };
 /// Where sample `tap` of bin `bin` is along one axis; `first` and `last` are the roi's columns of that axis.
 Side roi_side(const OpView& v, const Index& out, int64_t first, int64_t last, const Expr& bin, int64_t bins, const Expr& tap, const Expr& dim) {
   const auto& a = v.attrs.as<RoiAttrs>();
   const Expr start = v.read(1, {out[0], first}), stop = v.read(1, {out[0], last});
   const auto number = [&](double x) { return number_like(start, x); };
-  const Expr shift = number(a.half_pixel ? 0.5 : 0);
-  const Expr from = start * number(a.scale) - shift, to = stop * number(a.scale) - shift;
-  const Expr length = a.half_pixel ? to - from : max(to - from, number(1));
-  const Expr size = length / number(static_cast<double>(bins)), end = cast(start.type(), dim);
-  Expr at = from + cast(start.type(), bin) * size + (cast(start.type(), tap) + number(0.5)) * size / number(static_cast<double>(a.samples));
+  const RoiAxis r = roi_axis(a, start, stop, bins);
+  const Expr end = cast(start.type(), dim), step = cast(start.type(), tap);
+  Expr at = r.from + cast(start.type(), bin) * r.size + (step + number(0.5)) * r.size / r.samples;
   Side s;
   s.inside = logical_and(le(number(-1), at), le(at, end));
+  s.counts = a.samples == 0 ? lt(step, r.samples) : Expr::boolean(true);
   at = max(number(0), min(at, end - number(1)));
   const Expr floor = call(Fn::Floor, at);
   s.low = cast(DType::I64, floor);
@@ -66,11 +80,37 @@ Expr roi_value(const OpView& v, const Index& out, const Index& taps) {
   const Expr p[] = {term(y.low, one - y.weight, h.low, one - h.weight), term(y.low, one - y.weight, h.high, h.weight),
                     term(y.high, y.weight, h.low, one - h.weight), term(y.high, y.weight, h.high, h.weight)};
   const Expr sum = a.is_max ? max(max(p[0], p[1]), max(p[2], p[3])) : p[0] + p[1] + p[2] + p[3];
-  return select(logical_and(y.inside, h.inside), sum, zero_of(sum));
+  const Expr sample = select(logical_and(y.inside, h.inside), sum, zero_of(sum));
+  return select(logical_and(y.counts, h.counts), sample, identity_of(a.is_max ? Combine::Max : Combine::Sum, sum.type()));
 }
-Expr roi_average(const OpView& v, const Index&, const Expr& acc) {
-  const double n = static_cast<double>(v.attrs.as<RoiAttrs>().samples);
-  return acc / number_like(acc, n * n);
+Expr roi_average(const OpView& v, const Index& out, const Expr& acc) {
+  const auto& a = v.attrs.as<RoiAttrs>();
+  const auto samples = [&](int64_t first, int64_t last, int64_t bins) {
+    return roi_axis(a, v.read(1, {out[0], first}), v.read(1, {out[0], last}), bins).samples;
+  };
+  const Expr count = samples(1, 3, a.height) * samples(0, 2, a.width);
+  return acc / cast(acc.type(), max(count, number_like(count, 1)));
+}
+/// The most samples that any region takes along an axis: read back, since it bounds a loop.
+struct RoiSamples {
+  static Result<Types> infer(const OpView& v) { return Types{{DType::I64, {v.inputs[0].shape[0], 2}}}; }
+  static Expr element(const OpView& v, const Index& out) {
+    const auto& a = v.attrs.as<RoiAttrs>();
+    const auto samples = [&](int64_t first, int64_t last, int64_t bins) {
+      return cast(DType::I64, roi_axis(a, v.read(0, {out[0], first}), v.read(0, {out[0], last}), bins).samples);
+    };
+    return select(eq(out[1], 0), samples(1, 3, a.height), samples(0, 2, a.width));
+  }
+};
+Status bound_samples(ImportContext& c, RoiAttrs& a) {
+  Compose g(c.builder);
+  const ValueId all = g.node("RoiSamples", a, {c.in(1)});
+  const ValueId most = g.binary("Max", g.reduce("ReduceMax", all, {0, 1}, false), g.scalar(DType::I64, 1));
+  INGOT_TRY(g.result({most}));
+  const Content content = c.builder.demand_content(most);
+  INGOT_CHECK(content != nullptr, "a maximum is no scalar");
+  a.most = c.builder.dimension(content->front());
+  return {};
 }
 Result<Values> import_roi_align(ImportContext& c) {
   RoiAttrs a;
@@ -79,8 +119,9 @@ Result<Values> import_roi_align(ImportContext& c) {
   a.scale = INGOT_TRY(c.node.float_or("spatial_scale", 1));
   a.half_pixel = INGOT_TRY(c.node.string_or("coordinate_transformation_mode", c.node.opset < 16 ? "output_half_pixel" : "half_pixel")) == "half_pixel";
   a.is_max = INGOT_TRY(c.node.string_or("mode", "avg")) == "max";
-  if (a.samples < 1) return unsupported("sampling_ratio 0: the number of samples depends on the regions");
+  if (a.samples < 0) return invalid("a negative sampling_ratio");
   if (c.rank(0) != 4 || c.rank(1) != 2) return invalid("needs an image of rank 4 and regions of rank 2");
+  if (a.samples == 0) INGOT_TRY(bound_samples(c, a));
   return one(c.builder.add(op(a.is_max ? "RoiMax" : "RoiAverage"), a, {c.in(0), c.in(1), c.in(2)}));
 }
 
@@ -214,6 +255,7 @@ Result<Values> import_det(ImportContext& c) { return one(c.builder.add(op("Det")
 
 const OpDef kVision[] = {
     import_row("RoiAlign", "with a fixed sampling_ratio", kRules<import_roi_align, 10, 16, 22>, 3, 3),
+    lowered_row<RoiAttrs>("RoiSamples", "samples of each region along either axis; internal", {}, RoiSamples::infer, Element{RoiSamples::element}, 1, 1),
     lowered_row<RoiAttrs>("RoiAverage", "internal", {}, infer_roi, Reduction{roi_form<Combine::Sum>, roi_value, roi_average}, 3, 3),
     lowered_row<RoiAttrs>("RoiMax", "internal", {}, infer_roi, Reduction{roi_form<Combine::Max>, roi_value}, 3, 3),
     lowered_row<DeformAttrs>("DeformConv", "two spatial dimensions", kRules<import_deform, 19, 22>, infer_deform, Reduction{deform_form, deform_value}, 3, 5),

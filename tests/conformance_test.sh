@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Runs the ONNX conformance cases and compares the counts with the recorded ones (tests/conformance.tsv): fewer is a failure.
+# Exit code 77 (skipped) where the material, zstd or the GPU is missing.
+#   conformance_test.sh INGOT DEVICE SCRATCH
+set -u -o pipefail
+program=$1 device=$2 scratch=$3
+here=$(cd "$(dirname "$0")" && pwd)
+material=${INGOT_SHARED:-../shared}/conformance
+skip() { echo "skipped: $1"; exit 77; }
+[[ -e $material/manifest.tsv ]] || skip "$material is not here"
+command -v zstd >/dev/null || skip "zstd is not installed"
+[[ $device != cuda* || $("$program" devices) == *cuda:0* ]] || skip "no GPU"
+
+mkdir -p "$scratch"
+for set in onnx-backend-tests onnx-fusion-graphs; do
+  archive=$material/$set.tar.zst
+  if [[ ! $scratch/$set.unpacked -nt $archive ]]; then
+    rm -rf "${scratch:?}/$set" && mkdir "$scratch/$set" && zstd -dc "$archive" | tar xf - -C "$scratch/$set" || exit 1
+    touch "$scratch/$set.unpacked"
+  fi
+done
+
+jobs=$(nproc)
+"$program" test "$scratch/onnx-backend-tests" --manifest "$material/manifest.tsv" --device "$device" --jobs "$jobs" >"$scratch/onnx-$device.log"
+# f16 graphs differ by the rounding of intermediate values: the tolerance is that of f16.
+"$program" test "$scratch/onnx-fusion-graphs" --rtol 1e-2 --atol 1e-3 --device "$device" --jobs "$jobs" >"$scratch/fusion-$device.log"
+tail -n 20 "$scratch/onnx-$device.log" | grep ' of '
+tail -n 1 "$scratch/fusion-$device.log"
+
+# "group   passed of all", and for the fusion graphs "N passed, M failed on DEVICE".
+failed=0
+while IFS=$'\t' read -r on group wanted; do
+  [[ $on == "$device" ]] || continue
+  if [[ $group == fusion ]]; then got=$(sed -n 's/^\([0-9]*\) passed, .*/\1/p' "$scratch/fusion-$device.log" | tail -n 1)
+  else got=$(sed -n "s/^$group  *\([0-9]*\) of .*/\1/p" "$scratch/onnx-$device.log"); fi
+  if ((${got:-0} < wanted)); then
+    echo "FAILED: $group: ${got:-0} cases pass, $wanted are recorded"
+    failed=1
+  fi
+done <"$here/conformance.tsv"
+exit $failed
