@@ -91,9 +91,12 @@ TEST_CASE("a slice whose bounds and step are inputs") {
   for (const char* device : kDevices) {
     const Model model = load(file, device);
     const Tensor x = ramp({10});
-    for (const auto& [start, end, step] : {std::array<int64_t, 3>{2, 9, 3}, {-1, -11, -2}, {0, INT64_MAX, 1}, {7, 3, 1}, {8, 1, -3}}) {
+    for (const auto& [start, end, step] :
+         {std::array<int64_t, 3>{2, 9, 3}, {-1, -11, -2}, {0, INT64_MAX, 1}, {7, 3, 1}, {8, 1, -3}}) {
       std::vector<double> want;
-      const int64_t from = start < 0 ? start + 10 : start, to = end < -10 ? -1 : end < 0 ? end + 10 : std::min<int64_t>(end, 10);
+      const int64_t from = start < 0 ? start + 10 : start, to = end < -10 ? -1
+                                                                : end < 0 ? end + 10
+                                                                          : std::min<int64_t>(end, 10);
       for (int64_t i = from; step > 0 ? i < to : i > to; i += step) want.push_back(x.float_at(i));
       const Tensor y = run(model, {x, Tensor::ints({start}), Tensor::ints({end}), Tensor::ints({step})})[0];
       REQUIRE(y.count() == static_cast<int64_t>(want.size()));
@@ -224,7 +227,8 @@ TEST_CASE("an LSTM of dynamic length equals the unrolled one") {
       const auto got = run(any, {ramp({steps, 2, 3})}), want = run(fixed.value(), {ramp({steps, 2, 3})});
       for (size_t i = 0; i < want.size(); ++i) {
         REQUIRE(got[i].dims() == want[i].dims());
-        for (int64_t k = 0; k < want[i].count(); ++k) REQUIRE(got[i].float_at(k) == Approx(want[i].float_at(k)).margin(1e-6));
+        for (int64_t k = 0; k < want[i].count(); ++k)
+          REQUIRE(got[i].float_at(k) == Approx(want[i].float_at(k)).margin(1e-6));
       }
     }
   }

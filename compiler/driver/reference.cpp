@@ -39,7 +39,8 @@ Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inp
     const Value& v = g.value(g.inputs[i]);
     for (size_t d = 0; d < v.type.rank(); ++d)
       if (evaluate_int(v.type.shape[d], symbols) != inputs[i].dims()[d])
-        return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name, describe(inputs[i].type(), inputs[i].dims()), to_string(v.type)));
+        return invalid(fmt::format("input \"{}\" is {}, the model wants {}", v.name,
+                                   describe(inputs[i].type(), inputs[i].dims()), to_string(v.type)));
   }
   return symbols;
 }

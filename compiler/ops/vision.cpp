@@ -46,8 +46,9 @@ RoiAxis roi_axis(const RoiAttrs& a, const Expr& start, const Expr& stop, int64_t
   return {from, size, a.samples > 0 ? number(static_cast<double>(a.samples)) : call(Fn::Ceil, size)};
 }
 struct Side {
-  Expr low, high, weight, inside;  // of one axis: two whole positions, the weight of the second, whether it is in the image
-  Expr counts;                     // whether the region has such a sample
+  Expr low, high, weight,
+      inside;  // of one axis: two whole positions, the weight of the second, whether it is in the image
+  Expr counts;  // whether the region has such a sample
 };
 /// Where sample `tap` of bin `bin` is along one axis; `first` and `last` are the roi's columns of that axis.
 Side roi_side(const OpView& v, const Index& out, int64_t first, int64_t last, const Expr& bin, int64_t bins, const Expr& tap, const Expr& dim) {
@@ -81,7 +82,8 @@ Expr roi_value(const OpView& v, const Index& out, const Index& taps) {
                     term(y.high, y.weight, h.low, one - h.weight), term(y.high, y.weight, h.high, h.weight)};
   const Expr sum = a.is_max ? max(max(p[0], p[1]), max(p[2], p[3])) : p[0] + p[1] + p[2] + p[3];
   const Expr sample = select(logical_and(y.inside, h.inside), sum, zero_of(sum));
-  return select(logical_and(y.counts, h.counts), sample, identity_of(a.is_max ? Combine::Max : Combine::Sum, sum.type()));
+  return select(logical_and(y.counts, h.counts), sample,
+                identity_of(a.is_max ? Combine::Max : Combine::Sum, sum.type()));
 }
 Expr roi_average(const OpView& v, const Index& out, const Expr& acc) {
   const auto& a = v.attrs.as<RoiAttrs>();
@@ -255,10 +257,13 @@ Result<Values> import_det(ImportContext& c) { return one(c.builder.add(op("Det")
 
 const OpDef kVision[] = {
     import_row("RoiAlign", "with a fixed sampling_ratio", kRules<import_roi_align, 10, 16, 22>, 3, 3),
-    lowered_row<RoiAttrs>("RoiSamples", "samples of each region along either axis; internal", {}, RoiSamples::infer, Element{RoiSamples::element}, 1, 1),
-    lowered_row<RoiAttrs>("RoiAverage", "internal", {}, infer_roi, Reduction{roi_form<Combine::Sum>, roi_value, roi_average}, 3, 3),
+    lowered_row<RoiAttrs>("RoiSamples", "samples of each region along either axis; internal", {}, RoiSamples::infer,
+                          Element{RoiSamples::element}, 1, 1),
+    lowered_row<RoiAttrs>("RoiAverage", "internal", {}, infer_roi,
+                          Reduction{roi_form<Combine::Sum>, roi_value, roi_average}, 3, 3),
     lowered_row<RoiAttrs>("RoiMax", "internal", {}, infer_roi, Reduction{roi_form<Combine::Max>, roi_value}, 3, 3),
-    lowered_row<DeformAttrs>("DeformConv", "two spatial dimensions", kRules<import_deform, 19, 22>, infer_deform, Reduction{deform_form, deform_value}, 3, 5),
+    lowered_row<DeformAttrs>("DeformConv", "two spatial dimensions", kRules<import_deform, 19, 22>, infer_deform,
+                             Reduction{deform_form, deform_value}, 3, 5),
     import_row("CenterCropPad", "Slice, Concat", kRules<import_crop_pad, 18>, 2, 2),
     lowered_row<void>("Det", "up to 6x6", kRules<import_det, 11, 22>, infer_det, Element{det_element}, 1, 1),
 };
