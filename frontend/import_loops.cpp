@@ -2,6 +2,8 @@
 // Others become loops of the program (import_control.cpp).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/ops/rows.h"
 #include "frontend/importer.h"
 #include "frontend/text.h"
@@ -182,6 +184,11 @@ struct Importer::ScanInput {
   size_t axis = 0;
   bool reversed = false;
 };
+/// The iterations of a scan over sequences; `first` numbers them in names.
+struct Importer::ScanRows {
+  const std::vector<ScanInput>& sequences;
+  int64_t length = 0, first = 0;
+};
 
 Result<std::vector<Importer::ScanInput>> Importer::scan_inputs(const NodeSite& site, int first, int64_t& length) {
   std::vector<ScanInput> list;
@@ -202,8 +209,86 @@ Result<std::vector<Importer::ScanInput>> Importer::scan_inputs(const NodeSite& s
   return list;
 }
 
+/// The iterations of one scan: `state` becomes the last, the result has what each iteration collects. Null: the body has
+/// nodes that cannot be imported.
+Result<std::optional<std::vector<std::vector<ValueId>>>> Importer::scan_rows(const NodeSite& site,
+                                                                             const onnx::Graph& body,
+                                                                             std::vector<Binding>& state,
+                                                                             const ScanRows& rows) {
+  const size_t states = state.size();
+  std::vector<std::vector<ValueId>> scans(static_cast<size_t>(body.output_size()) - states);
+  for (int64_t i = 0; i < rows.length; ++i) {
+    std::vector<Binding> inputs = state;
+    for (const ScanInput& s : rows.sequences) {
+      Shape rest = builder().shape(s.value);
+      rest.erase(rest.begin() + static_cast<int64_t>(s.axis));
+      const ValueId row = INGOT_TRY(build_slice(builder(), s.value, s.axis, s.reversed ? rows.length - 1 - i : i, 1));
+      Binding b;
+      b.value = INGOT_TRY(build_reshape(builder(), row, rest));
+      inputs.push_back(b);
+    }
+    const int64_t iteration = rows.first + i;
+    auto outputs = INGOT_TRY(inline_body(site, body, inputs, iteration));
+    if (any_poisoned(outputs)) return std::optional<std::vector<std::vector<ValueId>>>();
+    state.assign(outputs.begin(), outputs.begin() + static_cast<int64_t>(states));
+    for (size_t s = 0; s < scans.size(); ++s)
+      scans[s].push_back(
+          INGOT_TRY(resolve(outputs[s + states], fmt::format("{}/{}/scan{}", site.label, iteration, s))));
+  }
+  return std::optional(std::move(scans));
+}
+
+/// Opset 8: everything has a batch axis in front, the sequences run along the second, and each item scans by itself.
+Status Importer::unroll_batched_scan(const NodeSite& site) {
+  const onnx::Graph* body = find_body(site);
+  const onnx::Attribute* count = find_attribute(site, "num_scan_inputs");
+  const int scanned = count ? static_cast<int>(count->i()) : 0, states = site.node.input_size() - 1 - scanned;
+  if (!body || scanned < 1 || states < 0 || body->input_size() != states + scanned || body->output_size() < states)
+    return invalid("its body does not fit its inputs");
+  if (!site.node.input(0).empty()) return unsupported("lengths of its own for each item of the batch");
+  const auto reversed = INGOT_TRY(scan_list(site, "directions", static_cast<size_t>(scanned)));
+  std::vector<ValueId> all;
+  for (int i = 1; i < site.node.input_size(); ++i) {
+    Binding b = input_binding(site, i);
+    all.push_back(INGOT_TRY(resolve(b, site.frame.prefix + site.node.input(i))));
+    if (!all.back().valid() || builder().shape(all.back()).empty()) return invalid("an input without a batch axis");
+  }
+  const Shape first = builder().shape(all.back());
+  if (first.size() < 2 || !first[0].as_int() || !first[1].as_int())
+    return unsupported("a batch or length that is dynamic");
+  const int64_t batch = *first[0].as_int(), length = *first[1].as_int();
+  if (batch * length > kMostIterations)
+    return unsupported(fmt::format("{} iterations; at most {} are unrolled", batch * length, kMostIterations));
+  std::vector<std::vector<ValueId>> results(static_cast<size_t>(body->output_size()));
+  for (int64_t item = 0; item < batch; ++item) {
+    std::vector<Binding> state;
+    std::vector<ScanInput> sequences;
+    for (size_t i = 0; i < all.size(); ++i) {
+      Shape rest = builder().shape(all[i]);
+      rest.erase(rest.begin());
+      const ValueId own =
+          INGOT_TRY(build_reshape(builder(), INGOT_TRY(build_slice(builder(), all[i], 0, item, 1)), rest));
+      const auto sequence = i - static_cast<size_t>(states);
+      if (i >= static_cast<size_t>(states)) sequences.push_back({own, 0, reversed[sequence] != 0});
+      else state.emplace_back().value = own;
+    }
+    const auto rows = INGOT_TRY(scan_rows(site, *body, state, {sequences, length, item * length}));
+    if (!rows) {
+      poison_outputs(site);
+      return {};
+    }
+    for (size_t s = 0; s < state.size(); ++s)
+      results[s].push_back(INGOT_TRY(resolve(state[s], fmt::format("{}/state{}", site.label, s))));
+    for (size_t s = 0; s < rows->size(); ++s) results[state.size() + s].push_back(INGOT_TRY(stack((*rows)[s], 0)));
+  }
+  std::vector<Binding> bindings;
+  for (const auto& parts : results) bindings.emplace_back().value = INGOT_TRY(stack(parts, 0));
+  bind_loop_outputs(site, bindings);
+  return {};
+}
+
 Status Importer::unroll_scan(const NodeSite& site) {
-  if (site.opset < 9) return unsupported("its form in opset 8, which has a batch axis");
+  if (site.opset < 9) return unroll_batched_scan(site);
   const onnx::Graph* body = find_body(site);
   const onnx::Attribute* count = find_attribute(site, "num_scan_inputs");
   const int scanned = count ? static_cast<int>(count->i()) : 0, states = site.node.input_size() - scanned;
@@ -217,28 +302,14 @@ Status Importer::unroll_scan(const NodeSite& site) {
   const auto reversed = INGOT_TRY(scan_list(site, "scan_output_directions", collected));
   std::vector<Binding> state;
   for (int i = 0; i < states; ++i) state.push_back(input_binding(site, i));
-  std::vector<std::vector<ValueId>> scans(collected);
-  for (int64_t i = 0; i < length; ++i) {
-    std::vector<Binding> inputs = state;
-    for (const ScanInput& s : sequences) {
-      Shape rest = builder().shape(s.value);
-      rest.erase(rest.begin() + static_cast<int64_t>(s.axis));
-      const ValueId row = INGOT_TRY(build_slice(builder(), s.value, s.axis, s.reversed ? length - 1 - i : i, 1));
-      Binding b;
-      b.value = INGOT_TRY(build_reshape(builder(), row, rest));
-      inputs.push_back(b);
-    }
-    auto outputs = INGOT_TRY(inline_body(site, *body, inputs, i));
-    if (any_poisoned(outputs)) {
-      poison_outputs(site);
-      return {};
-    }
-    state.assign(outputs.begin(), outputs.begin() + states);
-    for (size_t s = 0; s < collected; ++s) {
-      const ValueId v = INGOT_TRY(resolve(outputs[s + static_cast<size_t>(states)], fmt::format("{}/{}/scan{}", site.label, i, s)));
-      scans[s].insert(reversed[s] ? scans[s].begin() : scans[s].end(), v);
-    }
+  const auto rows = INGOT_TRY(scan_rows(site, *body, state, {sequences, length, 0}));
+  if (!rows) {
+    poison_outputs(site);
+    return {};
   }
+  std::vector<std::vector<ValueId>> scans = *rows;
+  for (size_t s = 0; s < collected; ++s)
+    if (reversed[s]) std::reverse(scans[s].begin(), scans[s].end());
   for (size_t s = 0; s < collected; ++s) {
     const size_t rank = scans[s].empty() ? 1 : builder().shape(scans[s][0]).size() + 1;
     Binding b;

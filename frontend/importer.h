@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -97,10 +98,14 @@ class Importer {
 
   // import_loops.cpp
   struct ScanInput;
+  struct ScanRows;
   Status import_loop(const NodeSite& site);
   Status unroll_loop(const NodeSite& site);
   Status import_scan(const NodeSite& site);
   Status unroll_scan(const NodeSite& site);
+  Status unroll_batched_scan(const NodeSite& site);
+  Result<std::optional<std::vector<std::vector<ValueId>>>> scan_rows(const NodeSite& site, const onnx::Graph& body,
+                                                                     std::vector<Binding>& state, const ScanRows& rows);
   const onnx::Graph* find_body(const NodeSite& site) const;
   Binding input_binding(const NodeSite& site, int i);
   Result<Content> input_content(const NodeSite& site, int i);

@@ -1,58 +1,9 @@
 // What only the run decides: sizes from elements of inputs and of computed values, If, Loop, and sequences of any length. Each
 // model compiles once and runs with several values, on the interpreter and on the CPU.
-#include <catch2/catch.hpp>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "compiler/driver/session.h"
-#include "tests/onnx_build.h"
+#include "tests/model_tools.h"
 
 using namespace ingot;
 using namespace ingot::test;
-
-namespace {
-
-/// A model file in a folder that goes with it.
-class ModelFile {
- public:
-  explicit ModelFile(const onnx::Model& model) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ingot-run-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    std::ofstream(path(), std::ios::binary) << model.SerializeAsString();
-  }
-  ~ModelFile() { std::filesystem::remove_all(folder_); }
-  std::string path() const { return (folder_ / "model.onnx").string(); }
-
- private:
-  std::filesystem::path folder_;
-};
-
-Model load(const ModelFile& file, const std::string& device) {
-  auto model = Model::load(file.path(), device);
-  INFO((model ? "" : model.error().to_string()));
-  REQUIRE(model.ok());
-  return std::move(model).value();
-}
-std::vector<Tensor> run(const Model& model, const std::vector<Tensor>& inputs) {
-  auto outputs = model.run_ordered(inputs);
-  INFO((outputs ? "" : outputs.error().to_string()));
-  REQUIRE(outputs.ok());
-  return std::move(outputs).value();
-}
-Tensor ramp(std::vector<int64_t> dims) {
-  Tensor t(DType::F32, std::move(dims));
-  for (int64_t i = 0; i < t.count(); ++i) t.set_float(i, static_cast<double>((i * 7) % 23) / 8 - 1);
-  return t;
-}
-Tensor number(DType type, int64_t value) {
-  Tensor t(type, {});
-  t.set_int(0, value);
-  return t;
-}
-const char* const kDevices[] = {"interpreter", "cpu"};
-
-}  // namespace
 
 TEST_CASE("a shape that is an input: sizes, 0 and -1") {
   onnx::Model m = new_model();

@@ -1,6 +1,6 @@
 // Operators along an ordered axis: running sums, ranks, reversal. Running sums go block by block, and those of the blocks
-// likewise. Ranks come from counting (how many elements go before this one), which needs no sort and runs in parallel; the
-// cost is quadratic in the axis.
+// likewise. Ranks come from counting (how many elements go before this one), which needs no sort and runs in parallel; a long
+// axis is thinned out first, block by block, so that the cost stays near linear where few elements are wanted.
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/ordered.h"
 
@@ -92,7 +92,8 @@ Result<Values> import_running(ImportContext& c) {
 Result<Types> infer_rank(const OpView& v) { return Types{{DType::I64, v.inputs[0].shape}}; }
 ReductionForm rank_form(const OpView& v) {
   ReductionForm f;
-  f.extents = {v.inputs[0].shape[static_cast<size_t>(v.attrs.as<RankAttrs>().axis)]};
+  const auto& a = v.attrs.as<RankAttrs>();
+  f.extents = {a.block > 0 ? Expr(a.block) : v.inputs[0].shape[static_cast<size_t>(a.axis)]};
   return f;
 }
 /// 1 when element `reduced` goes before element `out`: greater (or less), or equal and earlier. NaN is the greatest.
@@ -100,7 +101,7 @@ Expr rank_value(const OpView& v, const Index& out, const Index& reduced) {
   const auto& a = v.attrs.as<RankAttrs>();
   const auto axis = static_cast<size_t>(a.axis);
   Index other = out;
-  other[axis] = reduced[0];
+  other[axis] = a.block > 0 ? floor_div(out[axis], a.block) * a.block + reduced[0] : reduced[0];
   const Expr y = v.read(0, other), x = v.read(0, out);
   Expr before = a.largest ? lt(x, y) : lt(y, x), same = eq(x, y);
   if (is_float(x.type())) {
@@ -108,20 +109,49 @@ Expr rank_value(const OpView& v, const Index& out, const Index& reduced) {
     before = logical_or(before, a.largest ? logical_and(y_nan, logical_not(x_nan)) : logical_and(x_nan, logical_not(y_nan)));
     same = logical_or(same, logical_and(x_nan, y_nan));
   }
-  return cast(DType::I64, logical_or(before, logical_and(same, lt(reduced[0], out[axis]))));
+  return cast(DType::I64, logical_or(before, logical_and(same, lt(other[axis], out[axis]))));
 }
 Result<Types> infer_pick(const OpView& v) {
   const auto& a = v.attrs.as<RankAttrs>();
   Shape s = v.inputs[0].shape;
-  s[static_cast<size_t>(a.axis)] = a.count;
+  Expr& d = s[static_cast<size_t>(a.axis)];
+  d = a.block > 0 ? floor_div(d, a.block) * a.count : a.count;
   return Types{{DType::I64, s}};
 }
 /// The position of the element whose rank is the output's position; ranks are a permutation, so one term is not 0.
 Expr pick_value(const OpView& v, const Index& out, const Index& reduced) {
-  const auto axis = static_cast<size_t>(v.attrs.as<RankAttrs>().axis);
+  const auto& a = v.attrs.as<RankAttrs>();
+  const auto axis = static_cast<size_t>(a.axis);
   Index in = out;
-  in[axis] = reduced[0];
-  return select(eq(v.read(0, in), out[axis]), reduced[0], Expr(0));
+  in[axis] = a.block > 0 ? floor_div(out[axis], a.count) * a.block + reduced[0] : reduced[0];
+  const Expr rank = a.block > 0 ? floor_mod(out[axis], a.count) : out[axis];
+  return select(eq(v.read(0, in), rank), in[axis], Expr(0));
+}
+constexpr int64_t kRankBlock = 512, kRankWhole = 4096;
+
+/// Candidates for the first k of an axis: the best of each block, and the rest behind the last whole one. Elements that
+/// compare equal stay in their order.
+struct Candidates {
+  ValueId x, index;  // values, and where they were (invalid: where they are)
+};
+Candidates thin_out(Compose& g, ValueId x, int64_t axis, int64_t k, bool largest) {
+  const auto at = static_cast<size_t>(axis);
+  Candidates now{x, {}};
+  for (int64_t n; !g.failed() && (n = *g.shape(now.x)[at].as_int()) > kRankWhole;) {
+    const int64_t blocks = n / kRankBlock, whole = blocks * kRankBlock;
+    const ValueId rank = g.node("RankAlong", RankAttrs{axis, largest, 0, kRankBlock}, {g.slice(now.x, at, 0, whole)});
+    ValueId keep = g.node("PickRank", RankAttrs{axis, largest, k, kRankBlock}, {rank});
+    if (whole < n) {
+      Shape rest = g.shape(now.x);
+      rest[at] = n - whole;
+      keep = g.concat({keep, g.add(g.position(rest, at), static_cast<double>(whole))}, at);
+    }
+    const auto pick = [&](ValueId v) {
+      return g.failed() ? v : g.take(build_gather_elements(g.builder(), v, keep, at));
+    };
+    now = {pick(now.x), now.index.valid() ? pick(now.index) : keep};
+  }
+  return now;
 }
 Result<Values> import_top_k(ImportContext& c) {
   const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", -1)), c.rank(0)));
@@ -133,10 +163,16 @@ Result<Values> import_top_k(ImportContext& c) {
   if (k.as_int() && dim.as_int() && *k.as_int() > *dim.as_int()) return invalid("k exceeds the axis");
   const bool largest = INGOT_TRY(c.node.int_or("largest", 1)) != 0;
   Compose g(c.builder);
-  const ValueId rank = g.node("RankAlong", RankAttrs{axis, largest, 0}, {c.in(0)});
+  Candidates from{c.in(0), {}};
+  if (dim.as_int() && k.as_int() && *k.as_int() * 4 <= kRankBlock)
+    from = thin_out(g, c.in(0), axis, *k.as_int(), largest);
+  const ValueId rank = g.node("RankAlong", RankAttrs{axis, largest, 0}, {from.x});
   const ValueId index = g.node("PickRank", RankAttrs{axis, largest, k}, {rank});
   if (g.failed()) return g.result({});
-  return g.result({g.take(build_gather_elements(c.builder, c.in(0), index, static_cast<size_t>(axis))), index});
+  const auto pick = [&](ValueId v) {
+    return g.take(build_gather_elements(c.builder, v, index, static_cast<size_t>(axis)));
+  };
+  return g.result({pick(from.x), from.index.valid() ? pick(from.index) : index});
 }
 
 // ---- Hardmax, ReverseSequence --------------------------------------------------------------------------------------------

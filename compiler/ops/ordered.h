@@ -8,8 +8,9 @@ namespace ingot {
 struct RankAttrs {
   int64_t axis = 0;
   bool largest = true;
-  Expr count = 0;   // PickRank: how many ranks
-  INGOT_FIELDS(axis, largest, count)
+  Expr count = 0;     // PickRank: how many ranks, of each block
+  int64_t block = 0;  // ranks are within blocks of so many elements, which divide the axis; 0: within the whole axis
+  INGOT_FIELDS(axis, largest, count, block)
 };
 
 struct RunningOptions {
