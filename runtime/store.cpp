@@ -18,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSums = "checksums";
+constexpr const char* kKeyFile = "key";
+constexpr size_t kShortValue = 100;
 constexpr size_t kKeyDigits = 32;
 
 std::string default_root() {
@@ -25,6 +27,12 @@ std::string default_root() {
   if (const char* dir = std::getenv("XDG_CACHE_HOME"); dir && *dir == '/') return std::string(dir) + "/ingot";
   if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/ingot";
   return "";
+}
+
+uint64_t default_cap() {
+  const char* text = std::getenv("INGOT_CACHE_MB");
+  const long long mb = text ? std::atoll(text) : 0;
+  return mb > 0 ? static_cast<uint64_t>(mb) << 20 : Store::kDefaultCap;
 }
 
 /// Why a folder cannot be trusted or used; empty when it can.
@@ -97,7 +105,9 @@ uint64_t size_of_folder(const fs::path& folder) {
 }  // namespace
 
 Store::Store(std::string root, uint64_t cap_bytes)
-    : root_(root.empty() ? default_root() : std::move(root)), problem_(folder_problem(root_)), cap_bytes_(cap_bytes) {}
+    : root_(root.empty() ? default_root() : std::move(root)),
+      problem_(folder_problem(root_)),
+      cap_bytes_(cap_bytes ? cap_bytes : default_cap()) {}
 
 std::string Store::folder_of(const std::string& key) const { return root_ + "/" + key.substr(0, 2) + "/" + key; }
 
@@ -118,12 +128,29 @@ std::optional<StoreFiles> Store::read_entry(const std::string& folder) {
   return files;
 }
 
-std::optional<StoreFiles> Store::find(const Hash128& key) {
+Hash128 StoreKey::hash() const {
+  std::string all;
+  for (const auto& [name, value] : fields)
+    all += fmt::format("{} {} {} {}\n", name.size(), name, value.size(), value);  // lengths: no two lists read the same
+  return hash_text(all);
+}
+
+std::string StoreKey::text() const {
+  std::string lines;
+  for (const auto& [name, value] : fields) {
+    const bool brief = value.size() <= kShortValue && value.find('\n') == std::string::npos;
+    lines += fmt::format("{} {} {}\n", name, hash_text(value).hex(), brief ? value : "");
+  }
+  return lines;
+}
+
+std::optional<StoreFiles> Store::find(const StoreKey& key) {
   if (!usable()) return ++misses_, std::nullopt;
-  const std::string folder = folder_of(key.hex());
+  const std::string folder = folder_of(key.hash().hex());
   std::error_code ec;
   if (!fs::exists(folder, ec)) return ++misses_, std::nullopt;
   auto files = read_entry(folder);
+  if (files && files->erase(kKeyFile) == 0) files.reset();
   if (!files) {
     ++bad_;
     ++misses_;
@@ -135,8 +162,12 @@ std::optional<StoreFiles> Store::find(const Hash128& key) {
   return files;
 }
 
-void Store::put(const Hash128& key, const StoreFiles& files) {
+void Store::put(const StoreKey& store_key, const StoreFiles& contents) {
   if (!usable()) return;
+  const Hash128 key = store_key.hash();
+  const std::string key_text = store_key.text();
+  StoreFiles files = contents;
+  files[kKeyFile].assign(key_text.begin(), key_text.end());
   static std::atomic<uint64_t> turn{0};
   const std::string final_folder = folder_of(key.hex());
   const std::string private_folder = fmt::format("{}/tmp-{}-{}-{}", root_, ::getpid(), ++turn, key.hex(8));
@@ -187,6 +218,61 @@ void Store::evict() {
     fs::remove_all(e.path, ec);
     total -= e.bytes;
   }
+}
+
+namespace {
+
+/// The lines of a key file: name, hash of the value, value if it is short.
+struct KeyLine {
+  std::string name, hash, value;
+};
+std::vector<KeyLine> parse_key(const std::string& text) {
+  std::vector<KeyLine> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    KeyLine k;
+    words >> k.name >> k.hash;
+    std::getline(words >> std::ws, k.value);
+    lines.push_back(std::move(k));
+  }
+  return lines;
+}
+
+/// "target is sm_90a, the entry's is sm_80; text differs"; and how many fields differ.
+std::pair<std::string, size_t> compare_keys(const std::vector<KeyLine>& want, const std::vector<KeyLine>& have) {
+  if (want.size() != have.size()) return {"", SIZE_MAX};
+  std::string text;
+  size_t differ = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (want[i].name != have[i].name) return {"", SIZE_MAX};
+    if (want[i].hash == have[i].hash) continue;
+    ++differ;
+    text += (text.empty() ? "" : "; ") + want[i].name;
+    text += want[i].value.empty() || have[i].value.empty()
+                ? " differs"
+                : fmt::format(" is {}, the entry's is {}", want[i].value, have[i].value);
+  }
+  return {text, differ};
+}
+
+}  // namespace
+
+std::string Store::explain(const StoreKey& key) {
+  if (!usable()) return problem_;
+  const std::string folder = folder_of(key.hash().hex());
+  std::error_code ec;
+  if (fs::exists(folder, ec)) return read_entry(folder) ? "hit" : "the entry is damaged";
+  const std::vector<KeyLine> want = parse_key(key.text());
+  std::string best = "nothing like it is in the store";
+  size_t fewest = want.size();  // an entry that differs in everything explains nothing
+  for_each_entry(root_, [&](const fs::path& path) {
+    const auto bytes = read_file(path / kKeyFile);
+    if (!bytes) return;
+    const auto [text, differ] = compare_keys(want, parse_key({bytes->begin(), bytes->end()}));
+    if (differ < fewest) fewest = differ, best = text;
+  });
+  return best;
 }
 
 Status Store::may_compile(const std::string& what) const {

@@ -1,8 +1,11 @@
 // The content-addressed store: hits, damage, eviction, sharing, folders that are not trusted. Links the runtime only.
 #include "runtime/store.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -27,14 +30,17 @@ struct Folder {
 };
 
 StoreFiles entry(const std::string& text) { return {{"kernel.cu", {text.begin(), text.end()}}, {"empty", {}}}; }
-fs::path folder_of(const std::string& root, const Hash128& key) { return fs::path(root) / key.hex(2) / key.hex(); }
+StoreKey key_of(const std::string& text) { return {{{"kind", "test"}, {"kernel", text}}}; }
+fs::path folder_of(const std::string& root, const StoreKey& key) {
+  return fs::path(root) / key.hash().hex(2) / key.hash().hex();
+}
 
 }  // namespace
 
 TEST_CASE("what is put is found, in a folder one can read", "[store]") {
   Folder f;
   Store store(f.path);
-  const Hash128 key = hash_text("a");
+  const StoreKey key = key_of("a");
   CHECK(!store.find(key));
   store.put(key, entry("code"));
   REQUIRE(store.find(key));
@@ -46,7 +52,7 @@ TEST_CASE("what is put is found, in a folder one can read", "[store]") {
 }
 
 TEST_CASE("a damaged entry is a miss and is removed", "[store]") {
-  const Hash128 key = hash_text("a");
+  const StoreKey key = key_of("a");
   const auto after = [&](const std::function<void(const fs::path&)>& damage) {
     Folder f;
     Store store(f.path);
@@ -65,14 +71,69 @@ TEST_CASE("a damaged entry is a miss and is removed", "[store]") {
   }));
 }
 
+TEST_CASE("a change of any field is a miss, and is explained", "[store]") {
+  Folder f;
+  Store store(f.path);
+  const StoreKey key{{{"kind", "cuda"},
+                      {"target", "sm_90a"},
+                      {"nvrtc", "13.0"},
+                      {"options", "-x"},
+                      {"kernel", std::string(500, 'k')}}};
+  CHECK(store.explain(key) == "nothing like it is in the store");
+  store.put(key, entry("code"));
+  CHECK(store.explain(key) == "hit");
+  for (size_t i = 0; i < key.fields.size(); ++i)
+    for (const std::string& change : {std::string(), std::string("another"), key.fields[i].second + " "}) {
+      StoreKey other = key;
+      other.fields[i].second = change;
+      CHECK(!store.find(other));
+      CHECK(store.explain(other).find(key.fields[i].first) == 0);
+    }
+  StoreKey moved = key;  // the same characters, divided in another way
+  moved.fields[1].second = "sm_90a nvrtc";
+  moved.fields[2].first = "";
+  CHECK(moved.hash().hex() != key.hash().hex());
+  StoreKey target = key;
+  target.fields[1].second = "sm_80";
+  CHECK(store.explain(target) == "target is sm_80, the entry's is sm_90a");
+}
+
+TEST_CASE("a full disk, a read-only folder and another user's files are misses", "[store]") {
+  Folder f;
+  Store store(f.path);
+  const StoreKey big = key_of("big"), small = key_of("small");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{2000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &tight);
+  store.put(big, entry(std::string(50'000, 'a')));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  CHECK(!store.find(big));
+  for (const auto& e : fs::directory_iterator(f.path)) CHECK(e.path().filename().string().substr(0, 4) != "tmp-");
+  store.put(small, entry("code"));
+  CHECK(store.find(small));
+  if (::geteuid() == 0) {  // only root can give a file away, and only others are kept out by permissions
+    REQUIRE(::chown((folder_of(f.path, small) / "kernel.cu").c_str(), 12345, 12345) == 0);
+    CHECK(!store.find(small));
+  } else {
+    fs::permissions(f.path, fs::perms::owner_read | fs::perms::owner_exec);
+    store.put(big, entry("code"));
+    CHECK(!store.find(big));
+    CHECK(store.find(small));
+    fs::permissions(f.path, fs::perms::owner_all);
+  }
+}
+
 TEST_CASE("verify and clear", "[store]") {
   Folder f;
   Store store(f.path);
-  for (int i = 0; i < 5; ++i) store.put(hash_text(std::to_string(i)), entry("x" + std::to_string(i)));
-  std::ofstream(folder_of(f.path, hash_text("3")) / "kernel.cu") << "evil";
+  for (int i = 0; i < 5; ++i) store.put(key_of(std::to_string(i)), entry("x" + std::to_string(i)));
+  std::ofstream(folder_of(f.path, key_of("3")) / "kernel.cu") << "evil";
   const auto bad = store.verify();
   REQUIRE(bad.size() == 1);
-  CHECK(bad[0] == hash_text("3").hex());
+  CHECK(bad[0] == key_of("3").hash().hex());
   CHECK(store.clear() == 4);
   CHECK(store.stats().entries == 0);
 }
@@ -80,7 +141,7 @@ TEST_CASE("verify and clear", "[store]") {
 TEST_CASE("the least recently used entries go first", "[store]") {
   Folder f;
   Store store(f.path, 100'000);
-  const auto key = [](int i) { return hash_text("key" + std::to_string(i)); };
+  const auto key = [](int i) { return key_of("key" + std::to_string(i)); };
   for (int i = 0; i < 30; ++i) {
     store.put(key(i), entry(std::string(8000, 'a')));
     store.find(key(0));
@@ -99,8 +160,8 @@ TEST_CASE("many writers of one key leave one good entry", "[store]") {
     threads.emplace_back([&] {
       Store store(f.path);
       for (int i = 0; i < 50; ++i) {
-        store.put(hash_text(std::to_string(i % 5)), entry("same"));
-        if (auto found = store.find(hash_text(std::to_string(i % 5))); found && *found != entry("same")) std::abort();
+        store.put(key_of(std::to_string(i % 5)), entry("same"));
+        if (auto found = store.find(key_of(std::to_string(i % 5))); found && *found != entry("same")) std::abort();
       }
     });
   for (std::thread& t : threads) t.join();
@@ -115,8 +176,8 @@ TEST_CASE("a folder that others can write is not used", "[store]") {
   ::chmod(f.path.c_str(), 0777);
   Store store(f.path);
   CHECK(!store.usable());
-  store.put(hash_text("a"), entry("code"));
-  CHECK(!store.find(hash_text("a")));
+  store.put(key_of("a"), entry("code"));
+  CHECK(!store.find(key_of("a")));
   CHECK(store.problem().find("written by other users") != std::string::npos);
 }
 

@@ -95,19 +95,19 @@ struct RefitArgs {
   std::string file, weights, output;
 };
 
-/// The weights of a model, or the arrays of an .npz by name.
-Result<Weights> read_weights(const std::string& path) {
-  if (path.ends_with(".onnx")) return weights_of(INGOT_TRY(read_model(path)));
+/// From a model, or from the arrays of an .npz by name.
+Result<runtime::EngineFile> refit_from(const runtime::EngineFile& file, const std::string& path) {
+  if (path.ends_with(".onnx")) return refit(file, INGOT_TRY(read_model(path)));
   Weights weights;
   for (NamedTensor& t : INGOT_TRY(read_tensors(path))) weights[t.name] = std::make_shared<const Tensor>(std::move(t.tensor));
-  return weights;
+  return refit(file, weights);
 }
 
 Outcome run_refit(const RefitArgs& a) {
   runtime::LoadOptions load;
   load.trust_host_code = true;  // copied, not run
   const runtime::EngineFile file = INGOT_TRY(runtime::load_engine(a.file, load));
-  runtime::EngineFile fresh = INGOT_TRY(refit(file, INGOT_TRY(read_weights(a.weights))));
+  runtime::EngineFile fresh = INGOT_TRY(refit_from(file, a.weights));
   auto notes = nlohmann::json::parse(fresh.notes, nullptr, false);
   if (notes.is_object() && a.weights.ends_with(".onnx")) notes["model"] = std::filesystem::path(a.weights).filename(), notes["model_hash"] = file_hash(a.weights);
   else if (notes.is_object()) notes.erase("model_hash");

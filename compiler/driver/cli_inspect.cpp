@@ -1,4 +1,4 @@
-// inspect, ops, devices, cache.
+// inspect, ops, devices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include "compiler/driver/cli.h"
 #include "compiler/driver/devices.h"
 #include "compiler/ops/registry.h"
-#include "runtime/store.h"
 
 namespace ingot::cli {
 namespace {
@@ -167,25 +166,5 @@ std::function<Outcome()> add_ops(CLI::App& app) {
 }
 
 std::function<Outcome()> add_devices(CLI::App&) { return run_devices; }
-
-std::function<Outcome()> add_cache(CLI::App& app) {
-  auto what = std::make_shared<std::string>();
-  app.add_option("what", *what, "stats, verify or clear")->required()->check(CLI::IsMember({"stats", "verify", "clear"}));
-  return [what]() -> Outcome {
-    runtime::Store store;
-    if (!store.usable()) return make_error(ErrorKind::Io, store.problem());
-    if (*what == "clear") fmt::print("{} entries removed from {}\n", store.clear(), store.root());
-    if (*what == "stats") {
-      const auto s = store.stats();
-      fmt::print("{}: {} entries, {}\n", store.root(), s.entries, human_bytes(static_cast<double>(s.bytes)));
-    }
-    if (*what == "verify") {
-      const auto bad = store.verify();
-      for (const std::string& key : bad) fmt::print("removed a damaged entry: {}\n", key);
-      fmt::print("{}: {} damaged entries\n", store.root(), bad.size());
-    }
-    return 0;
-  };
-}
 
 }  // namespace ingot::cli

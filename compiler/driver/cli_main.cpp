@@ -14,7 +14,7 @@ constexpr ingot::cli::Verb kVerbs[] = {
     {"check", "compare the fused program with the unfused one, at several batch sizes", ingot::cli::add_check},
     {"opt", "print the graph between passes; reads .onnx or the graph's text", ingot::cli::add_opt},
     {"test", "run folders of ONNX test data", ingot::cli::add_test},
-    {"cache", "the store of compiled kernels: stats, verify, clear", ingot::cli::add_cache},
+    {"cache", "the store of compiled kernels: stats, verify, clear, explain", ingot::cli::add_cache},
     {"ops", "the table of supported operators", ingot::cli::add_ops},
     {"devices", "GPUs, driver, NVRTC, and what each can run", ingot::cli::add_devices},
 };

@@ -93,4 +93,12 @@ Result<runtime::EngineFile> refit(const runtime::EngineFile& file, const Weights
   return out;
 }
 
+Result<runtime::EngineFile> refit(const runtime::EngineFile& file, const OnnxModel& model) {
+  const Recorded recorded = INGOT_TRY(parse_folding(file.folding));
+  if (INGOT_TRY(without_weights(model)) != recorded.graph)
+    return unsupported("the model differs from the compiled one in more than its weights (a node, a name, an integer or a "
+                       "small constant): compile it");
+  return refit(file, INGOT_TRY(weights_of(model)));
+}
+
 }  // namespace ingot

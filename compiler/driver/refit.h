@@ -19,4 +19,8 @@ Result<std::string> record_folding(const std::string& model_path, const CompileO
 /// out, a constant inside a kernel), so that the new weights need other kernels: the message says which.
 Result<runtime::EngineFile> refit(const runtime::EngineFile& file, const Weights& weights);
 
+/// Likewise with the weights of another model, which must be the same in all but those: a changed node or small constant
+/// is an Error.
+Result<runtime::EngineFile> refit(const runtime::EngineFile& file, const OnnxModel& model);
+
 }  // namespace ingot

@@ -30,13 +30,17 @@ struct NamedCpuKernel {
   BuiltKernel built;
   Kernel kernel;
   std::string text;
-  Hash128 key;
+  runtime::StoreKey key;
 };
 Result<NamedCpuKernel> name_cpu(const Kernel& kernel, const TargetTraits& traits) {
   NamedCpuKernel n{{}, kernel, to_string(kernel), {}};
-  n.key = hash_text(fmt::format("cpu object\n{}\n{}\n{}", cpu_fingerprint(traits), kCpuGeneratorVersion, n.text));
+  n.key.fields = {{"kind", "cpu object"},
+                  {"target", traits.name},
+                  {"processor", cpu_fingerprint(traits)},
+                  {"generator", std::to_string(kCpuGeneratorVersion)},
+                  {"kernel", n.text}};
   std::string& name = n.kernel.name;
-  name = fmt::format("fused_{}_{}", kernel.name.substr(0, 48), n.key.hex(6));
+  name = fmt::format("fused_{}_{}", kernel.name.substr(0, 48), n.key.hash().hex(6));
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::isalnum(c) ? static_cast<char>(std::tolower(c)) : '_'; });
   const CpuLaunch launch = INGOT_TRY(plan_cpu(n.kernel, traits));
   n.built.info.name = name;
@@ -61,8 +65,8 @@ Result<BuiltKernel> build_cpu(const Kernel& kernel, const TargetTraits& traits, 
 }
 
 /// What decides a binary: the text below the header comment with its prelude, the target, the compiler and its options.
-Hash128 cuda_key(const EmittedKernel& k, const std::string& target, const std::string& version) {
-  return hash_text(fmt::format("cuda\n{}\n{}\n{}\n{}", target, version, nvrtc_options(), cuda_cache_text(k)));
+runtime::StoreKey cuda_key(const EmittedKernel& k, const std::string& target, const std::string& version) {
+  return {{{"kind", "cuda"}, {"target", target}, {"nvrtc", version}, {"options", nvrtc_options()}, {"kernel", cuda_cache_text(k)}}};
 }
 
 BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
@@ -81,7 +85,7 @@ Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits,
   BuiltKernel built = name_cuda(kernel, emitted);
   auto version = nvrtc_version();
   for (const std::string& target : targets) {
-    const Hash128 key = cuda_key(emitted, target, version ? *version : "none");
+    const runtime::StoreKey key = cuda_key(emitted, target, version ? *version : "none");
     if (store)
       if (auto hit = store->find(key); hit && hit->count("kernel.bin")) {
         built.info.binaries.push_back({target, (*hit)["kernel.bin"]});
@@ -156,6 +160,20 @@ KernelCompiler kernel_namer(const TargetTraits& traits) {
   if (traits.kind == TargetKind::Cpu)
     return [=](const Kernel& k) -> Result<BuiltKernel> { return INGOT_TRY(name_cpu(k, traits)).built; };
   return [=](const Kernel& k) -> Result<BuiltKernel> { return name_cuda(k, INGOT_TRY(emit_cuda(k, traits))); };
+}
+
+Result<std::vector<NamedKey>> store_keys(const Kernel& kernel, const std::vector<std::string>& targets, const TargetTraits& traits) {
+  std::vector<NamedKey> keys;
+  if (traits.kind == TargetKind::Cpu) {
+    NamedCpuKernel n = INGOT_TRY(name_cpu(kernel, traits));
+    keys.push_back({n.kernel.name, n.key});
+    return keys;
+  }
+  const EmittedKernel emitted = INGOT_TRY(emit_cuda(kernel, traits));
+  auto version = nvrtc_version();
+  for (const std::string& target : targets)
+    keys.push_back({emitted.name + " for " + target, cuda_key(emitted, target, version ? *version : "none")});
+  return keys;
 }
 
 }  // namespace ingot

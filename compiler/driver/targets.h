@@ -21,6 +21,12 @@ std::vector<std::string> with_ptx(std::vector<std::string> targets);
 
 /// The kernel compiler of the targets, going through the store.
 Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store);
+/// The places of a kernel's binaries in the store: all that decides them, by name.
+struct NamedKey {
+  std::string kernel;
+  runtime::StoreKey key;
+};
+Result<std::vector<NamedKey>> store_keys(const Kernel& kernel, const std::vector<std::string>& targets, const TargetTraits& traits);
 /// Plans and names kernels like kernel_compiler's, and compiles nothing.
 KernelCompiler kernel_namer(const TargetTraits& traits);
 
