@@ -1,7 +1,7 @@
 // Sessions on a real GPU: the same numbers with and without lanes and recordings, inside a capture of the caller's, through a
 // pipeline and in threads; memory that cannot be had; two thousand rounds of load, run and free without growth; two GPUs
 // where there are two. Links the runtime only.
-//   gpu_session_test FILE.ingot      (for the GPU and this CPU; gpu_session_test.sh compiles one)
+//   gpu_session_test FILE.ingot [ROUNDS]      (for the GPU and this CPU; gpu_session_test.sh compiles one)
 #include <atomic>
 #include <cstdio>
 #include <thread>
@@ -141,7 +141,7 @@ void many_requests(const Setup& s) {
   check(wrong == 0, "sixteen threads with shapes of their own");
 }
 
-void memory(const Setup& s) {
+void memory(const Setup& s, int rounds) {
   std::mt19937 rng(4);
   auto session = must(Session::create(s.on_gpu));
   const auto small = inputs_of_size(s.on_gpu->program(), {4}, rng);
@@ -158,15 +158,15 @@ void memory(const Setup& s) {
 
   uint64_t free_before = 0;
   int64_t resident = 0;
-  for (int i = 0; i < 2000; ++i) {
-    if (i == 200) free_before = s.gpu->memory_info().free_bytes, resident = resident_bytes();
+  for (int i = 0; i < rounds; ++i) {
+    if (i == rounds / 10) free_before = s.gpu->memory_info().free_bytes, resident = resident_bytes();
     auto again = must(Session::create(s.load(s.gpu)));
     must(again->run(small));
   }
   const auto lost = static_cast<int64_t>(free_before) - static_cast<int64_t>(s.gpu->memory_info().free_bytes);
-  std::printf("    device memory lost %lld bytes, host %lld\n", static_cast<long long>(lost),
+  std::printf("    %d rounds: device memory lost %lld bytes, host %lld\n", rounds, static_cast<long long>(lost),
               static_cast<long long>(resident_bytes() - resident));
-  check(lost < (4 << 20) && resident_bytes() - resident < (4 << 20), "two thousand rounds of load, run and free");
+  check(lost < (4 << 20) && resident_bytes() - resident < (4 << 20), "rounds of load, run and free");
 }
 
 void two_gpus(const Setup& s) {
@@ -205,7 +205,7 @@ int main(int argc, char** argv) {
   same_numbers(s);
   callers_capture(s);
   many_requests(s);
-  memory(s);
+  memory(s, argc > 2 ? std::atoi(argv[2]) : 2000);
   two_gpus(s);
   return failures ? 1 : 0;
 }
