@@ -139,19 +139,18 @@ Status enqueue(Session& session, const ingot_tensor* inputs, int32_t input_count
   INGOT_TRY(session.check_types(in));
   std::vector<DeviceTensor> tensors;
   for (Tensor& t : in) tensors.push_back({t.mutable_data(), t.dims()});
-  const auto dims = INGOT_TRY(session.output_dims(INGOT_TRY(dims_from_c(inputs, input_count))));
+  std::unique_ptr<Stream> borrowed;
+  if (native) borrowed = INGOT_TRY(session.engine()->device()->borrow_stream(native));
+  const auto dims = INGOT_TRY(session.output_dims(tensors, borrowed.get()));
   std::vector<void*> pointers;
-  for (int32_t i = 0; i < output_count && static_cast<size_t>(i) < dims.size(); ++i) {
-    const DType type = session.engine()->program().outputs[static_cast<size_t>(i)].type;
-    const auto bytes =
-        static_cast<uint64_t>(INGOT_TRY(checked_count(dims[static_cast<size_t>(i)], size_of(type)))) * size_of(type);
+  for (size_t i = 0; i < std::min(static_cast<size_t>(output_count), dims.size()); ++i) {
+    const DType type = session.engine()->program().outputs[i].type;
+    const auto bytes = static_cast<uint64_t>(INGOT_TRY(checked_count(dims[i], size_of(type)))) * size_of(type);
     if (outputs[i].bytes < bytes || (bytes > 0 && !outputs[i].data))
       return invalid(fmt::format("output {} needs {} bytes, {} given", i, bytes, outputs[i].bytes));
     pointers.push_back(outputs[i].data);
   }
-  if (!native) return session.enqueue(tensors, pointers, nullptr);
-  const auto stream = INGOT_TRY(session.engine()->device()->borrow_stream(native));
-  return session.enqueue(tensors, pointers, stream.get());
+  return session.enqueue(tensors, pointers, borrowed.get());
 }
 
 }  // namespace

@@ -69,6 +69,8 @@ Status Session::enqueue(std::span<const DeviceTensor> inputs, std::span<void* co
       for (const void* p : *list)
         if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return invalid("a device pointer is not aligned to 16 bytes");
   Stream* const on = stream ? stream : stream_.get();
+  if (stream && needs_input_values(engine_->program()) && engine_->device()->is_recording(stream))
+    return unsupported("sizes follow from elements of inputs, which cannot be read while the stream is being captured");
   INGOT_TRY(read_values(inputs, on));
   Plan* plan = INGOT_TRY(plan_for(dims));
   if (plan->arena_bytes > arena_.bytes() && stream && engine_->device()->is_recording(stream))

@@ -120,6 +120,8 @@ class Session {
   /// The dims that run would give its outputs. Errors are those of run, and Unsupported where
   /// needs_input_values().
   Result<std::vector<Dims>> output_dims(const std::vector<Dims>& input_dims);
+  /// Likewise for inputs on the host, whose elements may decide sizes.
+  Result<std::vector<Dims>> output_dims(const std::vector<Tensor>& inputs);
   /// Likewise for inputs on the device; waits for those whose elements decide sizes.
   Result<std::vector<Dims>> output_dims(std::span<const DeviceTensor> inputs, Stream* stream);
   /// Asynchronous on a device: issues the model on `stream` (null: the session's own). Output pointers must have room

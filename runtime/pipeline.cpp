@@ -100,10 +100,7 @@ Result<uint64_t> Pipeline::submit(const std::vector<Tensor>& inputs) {
   if (session_->engine()->device()->is_host()) {
     slot.results = INGOT_TRY(session_->run(inputs));
   } else {
-    INGOT_TRY(session_->check_types(inputs));
-    std::vector<Dims> dims;
-    for (const Tensor& t : inputs) dims.push_back(t.dims());
-    slot.output_dims = INGOT_TRY(session_->output_dims(dims));
+    slot.output_dims = INGOT_TRY(session_->output_dims(inputs));
     std::vector<DeviceTensor> tensors;
     INGOT_TRY(upload(slot, inputs, tensors));
     INGOT_TRY(compute(slot, tensors));

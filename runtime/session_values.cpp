@@ -63,6 +63,14 @@ Status Session::bind_values(std::vector<int64_t>& symbols) const {
   return {};
 }
 
+Result<std::vector<Dims>> Session::output_dims(const std::vector<Tensor>& inputs) {
+  INGOT_TRY(check_types(inputs));
+  INGOT_TRY(read_values(inputs));
+  std::vector<Dims> dims;
+  for (const Tensor& t : inputs) dims.push_back(t.dims());
+  return INGOT_TRY(plan_for(dims))->output_dims;
+}
+
 Result<std::vector<Dims>> Session::output_dims(std::span<const DeviceTensor> inputs, Stream* stream) {
   std::vector<Dims> dims;
   for (const DeviceTensor& t : inputs) dims.push_back(t.dims);

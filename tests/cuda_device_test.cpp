@@ -192,6 +192,40 @@ TEST_CASE("a program runs on the CUDA device, recorded or not", "[runtime]") {
   check_runs(true);
 }
 
+TEST_CASE("work on the same addresses is replayed, other work is not, and graphs stay bounded", "[runtime]") {
+  can_record = true;
+  auto device = open_cuda_device(driver(), 0).value();
+  SessionOptions options;
+  options.max_recordings = 3;
+  auto session = Session::create(Engine::create(sample_program(), device).value(), options).value();
+  std::vector<DeviceMemory> memory;
+  const auto reserve = [&] {
+    void* p = device->allocate(64).value();
+    memory.emplace_back(device, p, 64);
+    return p;
+  };
+  const auto enqueue = [&](void* x, void* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) static_cast<float*>(x)[i] = static_cast<float>(i + 1);
+    std::memset(y, 0, 64);
+    const DeviceTensor in{x, {n}};
+    REQUIRE(session->enqueue({&in, 1}, {&y, 1}, nullptr).ok());
+    CHECK(static_cast<float*>(y)[n - 1] == 2 * static_cast<float>(n));
+  };
+  std::vector<std::pair<void*, void*>> pairs;
+  for (int i = 0; i < 5; ++i) pairs.emplace_back(reserve(), reserve());
+  for (int i = 0; i < 4; ++i) enqueue(pairs[0].first, pairs[0].second, 8);
+  CHECK(session->counters().recordings_made == 1);
+  CHECK(session->counters().replays == 3);
+  enqueue(pairs[1].first, pairs[1].second, 8);  // other addresses
+  enqueue(pairs[0].first, pairs[0].second, 4);  // another shape
+  CHECK(session->counters().replays == 3);
+  for (int round = 0; round < 3; ++round)  // five pairs by turns: too many for three graphs
+    for (const auto& [x, y] : pairs) enqueue(x, y, 8);
+  CHECK(session->counters().recordings_dropped >= 10);
+  const DeviceTensor crooked{static_cast<char*>(pairs[0].first) + 4, {4}};
+  CHECK(!session->enqueue({&crooked, 1}, {&pairs[0].second, 1}, nullptr).ok());
+}
+
 TEST_CASE("GPUs are listed and described", "[runtime]") {
   auto list = list_cuda_devices(driver());
   REQUIRE(list.ok());

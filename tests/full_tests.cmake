@@ -62,6 +62,8 @@ add_test(NAME command_line COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/command_line
 set_tests_properties(command_line PROPERTIES LABELS "errors;fast" ENVIRONMENT "INGOT_SHARED=${INGOT_SHARED}")
 add_test(NAME installed_runtime COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/installed_runtime_test.sh ${CMAKE_BINARY_DIR} $<TARGET_FILE:ingot> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(installed_runtime PROPERTIES LABELS "runtime" TIMEOUT 300)
+add_test(NAME many_targets COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/many_targets_test.sh $<TARGET_FILE:ingot> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(many_targets PROPERTIES LABELS "nvrtc" TIMEOUT 600 SKIP_RETURN_CODE 77)
 find_program(INGOT_PYTHON NAMES python3 HINTS $ENV{INGOT_PYTHON})
 add_test(NAME refit COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/refit_test.sh $<TARGET_FILE:ingot> ${INGOT_PYTHON} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(refit PROPERTIES LABELS "runtime" TIMEOUT 300 SKIP_RETURN_CODE 77)
