@@ -19,6 +19,7 @@ struct Counts {
   int launches = 0, copies_in = 0, replays = 0, live = 0;
 };
 Counts counts;
+thread_local cuda::Context current = nullptr;
 bool can_record = true, out_of_memory = false;
 std::vector<std::function<void()>>* capture = nullptr;
 
@@ -54,9 +55,12 @@ cuda::DriverApi fake_driver() {
     return *v = a == cuda::DeviceAttribute::ComputeCapabilityMajor ? 9 : 0, cuda::kSuccess;
   };
   d.device_total_mem = [](size_t* n, cuda::DeviceOrdinal) { return *n = 1 << 30, cuda::kSuccess; };
-  d.primary_ctx_retain = [](cuda::Context*, cuda::DeviceOrdinal) { return cuda::kSuccess; };
+  d.primary_ctx_retain = [](cuda::Context* context, cuda::DeviceOrdinal) {
+    return *context = reinterpret_cast<cuda::Context>(&counts), cuda::kSuccess;
+  };
   d.primary_ctx_release = [](cuda::DeviceOrdinal) { return cuda::kSuccess; };
-  d.ctx_set_current = [](cuda::Context) { return cuda::kSuccess; };
+  d.ctx_set_current = [](cuda::Context context) { return current = context, cuda::kSuccess; };
+  d.ctx_get_current = [](cuda::Context* context) { return *context = current, cuda::kSuccess; };
   d.module_load_data = [](cuda::Module*, const void* image) {
     return std::memcmp(image, "good", 5) == 0 ? cuda::kSuccess : cuda::kErrorInvalidImage;
   };
@@ -224,6 +228,19 @@ TEST_CASE("work on the same addresses is replayed, other work is not, and graphs
   CHECK(session->counters().recordings_dropped >= 10);
   const DeviceTensor crooked{static_cast<char*>(pairs[0].first) + 4, {4}};
   CHECK(!session->enqueue({&crooked, 1}, {&pairs[0].second, 1}, nullptr).ok());
+}
+
+TEST_CASE("a context of the caller's stays current", "[runtime]") {
+  const auto another = reinterpret_cast<cuda::Context>(&can_record);
+  current = another;
+  {
+    auto device = open_cuda_device(driver(), 0).value();
+    auto session = Session::create(Engine::create(sample_program(), device).value()).value();
+    REQUIRE(session->run({Tensor(DType::F32, {5})}).ok());
+    CHECK(current == another);
+  }
+  CHECK(current == another);
+  current = nullptr;
 }
 
 TEST_CASE("GPUs are listed and described", "[runtime]") {

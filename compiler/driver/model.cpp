@@ -63,6 +63,7 @@ Result<std::vector<Tensor>> Model::run_part(int32_t part, const std::vector<Tens
 }
 
 Result<std::vector<Tensor>> Model::run_ordered(const std::vector<Tensor>& inputs) const {
+  const std::lock_guard<std::mutex> lock(*running_);
   if (compilation_ && !compilation_->scripts.empty())
     return run_script(compilation_->scripts, [this](int32_t part, const auto& in) { return run_part(part, in); }, inputs);
   if (session_) return session_->run(inputs);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,8 @@ Result<Compilation> compile_names(const OnnxModel& model, const CompileOptions& 
 /// lower_model, and a program with bindings and sizes but no kernels: what the interpreter and inspection need.
 Result<Compilation> compile_interface(const std::string& path, const CompileOptions& options);
 
-/// A model on a device. Thread-safe to share; each run uses a session of its own unless one is passed.
+/// A model on a device. Threads may share it, but runs happen one at a time; a service gives each thread a runtime::Session
+/// on engine().
 class Model {
  public:
   /// `path` is an .onnx model, which is compiled for the device, or an .ingot file. `device` is "cpu", "cuda:0",
@@ -80,6 +82,7 @@ class Model {
   std::shared_ptr<const Compilation> compilation_;
   std::shared_ptr<const runtime::Engine> engine_;   // null on the interpreter
   std::shared_ptr<const runtime::Program> program_;
+  std::shared_ptr<std::mutex> running_ = std::make_shared<std::mutex>();
   std::shared_ptr<runtime::Session> session_;
   std::vector<std::shared_ptr<runtime::Session>> part_sessions_;  // of a model in parts
 };

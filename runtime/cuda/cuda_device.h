@@ -21,6 +21,8 @@ struct CudaDeviceInfo {
   int driver_version = 0;  // 13000
 };
 
+/// GPU number `ordinal`, whose handle is `device`.
+Result<CudaDeviceInfo> describe_device(const cuda::DriverApi& api, int ordinal, cuda::DeviceOrdinal device);
 /// All GPUs that the driver sees.
 Result<std::vector<CudaDeviceInfo>> list_cuda_devices(const cuda::DriverApi& api);
 
