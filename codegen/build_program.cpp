@@ -85,6 +85,7 @@ class ProgramBuilder {
       if (options.progress) options.progress(done, distinct.size());
     }
     for (std::thread& t : workers) t.join();
+    std::map<std::string, int32_t> names;
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i]) {
         std::string nodes;
@@ -92,7 +93,10 @@ class ProgramBuilder {
         return std::move(results[i].error().add("in the kernel of" + nodes));
       }
       built_.push_back(std::move(*results[i]));
-      program_.kernels.push_back(built_.back().info);
+      // A name stands for the content: kernels of the same code may differ in their shapes, and so in their grids.
+      const auto [it, fresh] = names.emplace(built_.back().info.name, static_cast<int32_t>(program_.kernels.size()));
+      if (fresh) program_.kernels.push_back(built_.back().info);
+      number_of_built_.push_back(it->second);
     }
     return {};
   }
@@ -167,14 +171,14 @@ class ProgramBuilder {
     const Node& n = g_.node(plan_.order[i]);
     const Kernel& k = lowered_.kernels[i];
     runtime::Instruction in;
-    in.kernel = kernel_of_[i];
+    in.kernel = number_of_built_[static_cast<size_t>(kernel_of_[i])];
     for (ValueId v : n.inputs) in.args.push_back(INGOT_TRY(number_of(v)));
     in.first_written = static_cast<int32_t>(in.args.size());
     in.lane = plan_.lanes.lane[i];
     in.waits = plan_.lanes.waits[i];
     for (ValueId v : n.outputs) in.args.push_back(INGOT_TRY(number_of(v)));
     for (const Expr& d : k.dims) in.dims.push_back(INGOT_TRY(shape(d)));
-    const BuiltKernel& built = built_[static_cast<size_t>(in.kernel)];
+    const BuiltKernel& built = built_[static_cast<size_t>(kernel_of_[i])];
     auto& nodes = program_.kernels[static_cast<size_t>(in.kernel)].nodes;
     nodes.insert(nodes.end(), n.origin.nodes.begin(), n.origin.nodes.end());
     for (size_t d = 0; d < 3; ++d) in.grid[d] = INGOT_TRY(shape(built.grid[d]));
@@ -214,7 +218,8 @@ class ProgramBuilder {
   const LoweredProgram& lowered_;
   runtime::Program program_;
   std::vector<BuiltKernel> built_;
-  std::vector<int32_t> kernel_of_;
+  std::vector<int32_t> kernel_of_;  // of each launch, in built_
+  std::vector<int32_t> number_of_built_;  // in the program
   std::unordered_map<std::string, int32_t> symbol_numbers_;
   std::unique_ptr<ShapeEmitter> emitter_;
   std::map<ValueId, int32_t> value_numbers_;

@@ -46,6 +46,21 @@ Rewritten cast_there_and_back(GraphBuilder& b, const Node& n) {
   const bool widens = is_float(inner) && is_float(middle) && size_of(middle) > size_of(inner);
   return widens && inner == n.attrs.as<CastAttrs>().to ? p->inputs[0] : kNo;
 }
+/// f32(x + y) of 16-bit floats -> f32(x) + f32(y), when no other operator reads the sum: it is rounded once less, whether the two
+/// end up in one kernel or not.
+Rewritten widen_arithmetic(GraphBuilder& b, const Node& n) {
+  Graph& g = b.graph();
+  const ValueId narrow = n.inputs[0];
+  const Node* p = g.producer(narrow);
+  const DType from = b.type(narrow).dtype;
+  if (!p || n.attrs.as<CastAttrs>().to != DType::F32 || (from != DType::F16 && from != DType::BF16)) return kNo;
+  if (p->op->name != "Add" && p->op->name != "Sub" && p->op->name != "Mul") return kNo;
+  if (g.value(narrow).users.size() != 1) return kNo;
+  const Node wide = *p;
+  b.origin.merge(wide.origin);
+  const ValueId x = INGOT_TRY(build_cast(b, wide.inputs[0], DType::F32));
+  return b.add(*wide.op, wide.attrs, {x, INGOT_TRY(build_cast(b, wide.inputs[1], DType::F32))});
+}
 Rewritten expand_to_itself(GraphBuilder& b, const Node& n) { return same_shape_reshape(b, n); }
 Rewritten whole_slice(GraphBuilder& b, const Node& n) {
   const auto& a = n.attrs.as<SliceAttrs>();
@@ -101,6 +116,7 @@ constexpr Rule kRewrites[] = {
     {"transpose_of_transpose", "Transpose", transpose_of_transpose},
     {"cast_to_itself", "Cast", cast_to_itself},
     {"cast_there_and_back", "Cast", cast_there_and_back},
+    {"widen_arithmetic", "Cast", widen_arithmetic},
     {"expand_to_itself", "Expand", expand_to_itself},
     {"whole_slice", "Slice", whole_slice},
     {"add_zero", "Add", add_zero},

@@ -34,6 +34,10 @@ Result<std::shared_ptr<const Engine>> Engine::create(std::shared_ptr<const Progr
     engine->lanes_ = std::max(engine->lanes_, in.lane + 1);
     for (int32_t w : in.waits) engine->awaited_[static_cast<size_t>(w)] = true;
   }
+  for (const auto& part : engine->program_->parts) {
+    engine->parts_.push_back(INGOT_TRY(create(part, engine->device_)));
+    engine->weight_bytes_ += engine->parts_.back()->weight_bytes();
+  }
   INGOT_TRY(engine->load_constants());
   return std::shared_ptr<const Engine>(std::move(engine));
 }

@@ -148,6 +148,11 @@ class ProgramReader {
     for (const fb::Instruction* i : each(in.instructions())) p.instructions.push_back(INGOT_TRY(instruction(*i)));
     for (const fb::Requirement* r : each(in.requirements()))
       p.requirements.push_back({r->condition(), text(r->message())});
+    for (const fb::Program* part : each(in.parts())) {
+      if (each(part->parts()).size() > 0) return invalid("a part has parts itself");
+      p.parts.push_back(std::make_shared<const Program>(INGOT_TRY(read(*part))));
+    }
+    for (const fb::Script* s : each(in.scripts())) p.scripts.push_back(INGOT_TRY(script(*s)));
     return p;
   }
 
@@ -155,6 +160,32 @@ class ProgramReader {
   static Result<DType> type(uint8_t number) {
     if (number > static_cast<uint8_t>(DType::String)) return invalid(fmt::format("unknown element type {}", number));
     return static_cast<DType>(number);
+  }
+  Result<Script> script(const fb::Script& s) {
+    Script out;
+    out.values = s.values();
+    out.inputs = each(s.inputs());
+    out.outputs = each(s.outputs());
+    const auto values = each(s.constant_values());
+    const auto constants = each(s.constants());
+    if (values.size() != constants.size()) return invalid("a script's constants and their values differ in number");
+    for (size_t i = 0; i < values.size(); ++i)
+      out.constants.emplace_back(values[i], INGOT_TRY(constant(*constants[i])).data);
+    for (const fb::ScriptStep* x : each(s.steps())) {
+      ScriptStep step;
+      if (x->kind() > static_cast<uint8_t>(ScriptStep::Kind::Loop)) return invalid("a script has an unknown step");
+      step.kind = static_cast<ScriptStep::Kind>(x->kind());
+      step.part = x->part();
+      step.states = x->states();
+      step.scripts = each(x->scripts());
+      step.inputs = each(x->inputs());
+      step.outputs = each(x->outputs());
+      for (const fb::Collected* c : each(x->collected()))
+        step.collected.emplace_back(INGOT_TRY(type(c->type())), each(c->dims()));
+      step.name = text(x->name());
+      out.steps.push_back(std::move(step));
+    }
+    return out;
   }
   Result<std::vector<Binding>> bindings(const flatbuffers::Vector<flatbuffers::Offset<fb::Binding>>* list) {
     std::vector<Binding> out;

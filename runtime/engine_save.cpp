@@ -58,12 +58,18 @@ class Pool {
 /// One program; its code and weights go to pools that all programs of the file share.
 class ProgramWriter {
  public:
-  ProgramWriter(const Program& program, Pool& code, Pool& weights) : p_(program), code_(code), weights_(weights) {}
+  ProgramWriter(Pool& code, Pool& weights) : code_(code), weights_(weights) {}
 
-  flatbuffers::DetachedBuffer write() {
-    const auto shapes = p_.shapes.lines;
+  flatbuffers::DetachedBuffer write(const Program& p) {
+    b_.Finish(program(p));
+    return b_.Release();
+  }
+
+ private:
+  Offset<fb::Program> program(const Program& p_) {
     std::vector<fb::ShapeLine> lines;
-    for (const ShapeLine& l : shapes) lines.emplace_back(static_cast<uint8_t>(l.op), l.a, l.b, l.c, l.immediate);
+    for (const ShapeLine& l : p_.shapes.lines)
+      lines.emplace_back(static_cast<uint8_t>(l.op), l.a, l.b, l.c, l.immediate);
     const auto target = b_.CreateString(p_.target), model = b_.CreateString(p_.model_name),
                options = b_.CreateString(p_.options);
     const auto symbols = list(b_, p_.symbols, [&](const SymbolInfo& s) {
@@ -87,12 +93,29 @@ class ProgramWriter {
     const auto requirements = list(b_, p_.requirements, [&](const Program::Requirement& r) {
       return fb::CreateRequirement(b_, r.condition, b_.CreateString(r.message));
     });
-    b_.Finish(fb::CreateProgram(b_, target, model, options, symbols, line_vector, inputs, outputs, constants, slots,
-                                values, kernels, instructions, requirements));
-    return b_.Release();
+    const auto parts = list(b_, p_.parts, [&](const std::shared_ptr<const Program>& part) { return program(*part); });
+    const auto scripts = list(b_, p_.scripts, [&](const Script& s) { return script(s); });
+    return fb::CreateProgram(b_, target, model, options, symbols, line_vector, inputs, outputs, constants, slots,
+                             values, kernels, instructions, requirements, parts, scripts);
   }
-
- private:
+  Offset<fb::Script> script(const Script& s) {
+    std::vector<int32_t> values;
+    std::vector<Offset<fb::Constant>> constants;
+    for (const auto& [value, tensor] : s.constants) {
+      values.push_back(value);
+      constants.push_back(constant({"", tensor->type(), tensor->dims(), tensor}));
+    }
+    const auto steps = list(b_, s.steps, [&](const ScriptStep& x) {
+      const auto collected = list(b_, x.collected, [&](const auto& c) {
+        return fb::CreateCollected(b_, byte(c.first), b_.CreateVector(c.second));
+      });
+      return fb::CreateScriptStep(b_, static_cast<uint8_t>(x.kind), x.part, x.states, b_.CreateVector(x.scripts),
+                                  b_.CreateVector(x.inputs), b_.CreateVector(x.outputs), collected,
+                                  b_.CreateString(x.name));
+    });
+    const auto inputs = b_.CreateVector(s.inputs), outputs = b_.CreateVector(s.outputs);
+    return fb::CreateScript(b_, s.values, inputs, outputs, b_.CreateVector(values), b_.CreateVector(constants), steps);
+  }
   Offset<flatbuffers::Vector<Offset<fb::Binding>>> bindings(const std::vector<Binding>& items) {
     return list(b_, items, [&](const Binding& x) {
       return fb::CreateBinding(b_, b_.CreateString(x.name), byte(x.type), b_.CreateVector(x.dims),
@@ -114,7 +137,6 @@ class ProgramWriter {
                             k.shared_bytes, k.scratch_bytes);
   }
 
-  const Program& p_;
   Pool &code_, &weights_;
   FlatBufferBuilder b_;
 };
@@ -210,7 +232,7 @@ bool write_file(const EngineFile& contents, const std::string& path) {
   Pool code, weights;
   EngineWriter file(path, contents.programs.size() + 4);
   for (const auto& program : contents.programs) {
-    const auto buffer = ProgramWriter(*program, code, weights).write();
+    const auto buffer = ProgramWriter(code, weights).write(*program);
     file.section(SectionKind::Program, buffer.data(), buffer.size());
   }
   file.section(SectionKind::Code, code);

@@ -16,6 +16,8 @@ std::string host_problem(const Program& p, const std::string& target) {
         const std::string missing = missing_cpu_features(b.code);
         return missing.empty() ? "" : "this processor lacks " + missing;
       }
+  for (const auto& part : p.parts)
+    if (const std::string problem = host_problem(*part, target); !problem.empty()) return problem;
   return p.kernels.empty()
              ? ""
              : "its code was left out: it is host code, and the caller did not say that it trusts the file";

@@ -30,6 +30,8 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Engine> e
   std::unique_ptr<Session> session(new Session(std::move(engine), options));
   session->stream_ = INGOT_TRY(session->engine_->device()->create_stream());
   INGOT_TRY(session->reserve(session->empty_, kMemoryAlignment, "a session"));
+  for (const auto& part : session->engine_->parts())
+    session->parts_.push_back(INGOT_TRY(create(part, session->options_)));
   return session;
 }
 
@@ -38,6 +40,7 @@ Status Session::synchronize() { return engine_->device()->synchronize(stream_.ge
 Result<std::vector<Tensor>> Session::run(const std::vector<Tensor>& inputs) {
   const NvtxRange range(engine_->program().model_name);
   cancelled_ = false;
+  if (!engine_->program().scripts.empty()) return run_parts(inputs);
   std::vector<Tensor> outputs;
   Addresses at;
   Plan* plan = INGOT_TRY(stage_inputs(inputs, outputs, at));
@@ -46,7 +49,24 @@ Result<std::vector<Tensor>> Session::run(const std::vector<Tensor>& inputs) {
   return outputs;
 }
 
+Result<std::vector<Tensor>> Session::run_parts(const std::vector<Tensor>& inputs) {
+  INGOT_TRY(check_types(inputs));
+  const PartRunner run_part = [this](int32_t part, const std::vector<Tensor>& in) -> Result<std::vector<Tensor>> {
+    if (cancelled_.load(std::memory_order_relaxed)) return make_error(ErrorKind::Device, "the run was cancelled");
+    return parts_[static_cast<size_t>(part)]->run(in);
+  };
+  return run_script(engine_->program().scripts, run_part, inputs);
+}
+
+namespace {
+Error in_parts(const char* what) {
+  return unsupported(
+      fmt::format("{} of a model whose course is decided at run time: it has to look at results on the way", what));
+}
+}  // namespace
+
 Result<std::vector<Dims>> Session::output_dims(const std::vector<Dims>& input_dims) {
+  if (!engine_->program().scripts.empty()) return in_parts("the output dims");
   if (needs_input_values(engine_->program()))
     return unsupported("the sizes of the outputs follow from elements of inputs, not from dims alone");
   return INGOT_TRY(plan_for(input_dims))->output_dims;
@@ -56,6 +76,7 @@ Status Session::enqueue(std::span<const DeviceTensor> inputs, std::span<void* co
   const size_t wanted = engine_->program().outputs.size();
   if (outputs.size() != wanted)
     return invalid(fmt::format("{} output pointers given, the model has {} outputs", outputs.size(), wanted));
+  if (!engine_->program().scripts.empty()) return in_parts("an asynchronous run");
   cancelled_ = false;
   std::vector<Dims> dims;
   Addresses at;

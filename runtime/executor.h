@@ -47,6 +47,8 @@ class Engine {
   /// The number of lanes that the program uses, and whether an instruction has another lane waiting for it.
   int32_t lanes() const { return lanes_; }
   bool awaited(size_t instruction) const { return awaited_[instruction]; }
+  /// Of a program in parts: an engine for each.
+  const std::vector<std::shared_ptr<const Engine>>& parts() const { return parts_; }
 
  private:
   Status load_constants();
@@ -58,6 +60,7 @@ class Engine {
   uint64_t weight_bytes_ = 0;
   int32_t lanes_ = 1;
   std::vector<bool> awaited_;
+  std::vector<std::shared_ptr<const Engine>> parts_;
 };
 
 /// "kernel fused_… (Conv+Relu) with the nodes a, b": for messages.
@@ -174,6 +177,7 @@ class Session {
   };
 
   Session(std::shared_ptr<const Engine> engine, SessionOptions options);
+  Result<std::vector<Tensor>> run_parts(const std::vector<Tensor>& inputs);
   // planning: session_plan.cpp
   Result<Plan*> plan_for(const std::vector<Dims>& input_dims);
   Status read_values(const std::vector<Tensor>& inputs);
@@ -210,6 +214,7 @@ class Session {
   std::vector<DeviceMemory> input_memory_, output_memory_;
   std::vector<void*> values_;  // where each value of the program is now
   std::vector<void*> arguments_;
+  std::vector<std::unique_ptr<Session>> parts_;  // of a program in parts
   std::vector<int64_t> input_values_;  // per symbol that an element of an input gives its value
   std::list<Plan> plans_;  // most recently used first
   std::list<RecordedRun> recorded_;  // likewise

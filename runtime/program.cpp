@@ -22,6 +22,7 @@ class Verifier {
     for (size_t i = 0; i < p_.slots.size(); ++i) INGOT_TRY(line(p_.slots[i].bytes, "arena slot", i));
     INGOT_TRY(values());
     INGOT_TRY(kernels());
+    INGOT_TRY(verify_scripts(p_));
     for (size_t i = 0; i < p_.instructions.size(); ++i) INGOT_TRY(instruction(p_.instructions[i], i));
     for (size_t i = 0; i < p_.requirements.size(); ++i) INGOT_TRY(line(p_.requirements[i].condition, "requirement", i));
     return verify_order(p_);

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compiler/support/dtype.h"
 #include "compiler/support/tensor.h"
+#include "runtime/script.h"
 #include "runtime/shape_program.h"
 
 namespace ingot::runtime {
@@ -112,6 +114,10 @@ struct Program {
     std::string message;
   };
   std::vector<Requirement> requirements;
+  /// A model whose course is decided at run time: programs for its parts, and scripts that run them (scripts[0] is the model).
+  /// Nothing but inputs and outputs is set beside them, and outputs have no dims.
+  std::vector<std::shared_ptr<const Program>> parts;
+  std::vector<Script> scripts;
 
   /// All numbers in range, every value placed once, kernels' binaries named, and no two instructions that may run at the
   /// same time touch the same memory with one of them writing: for programs read from a file.
@@ -120,5 +126,8 @@ struct Program {
 
 /// The part of verify() about lanes (program_order.cpp). The other numbers must be in range.
 Status verify_order(const Program& program);
+
+/// The scripts' part of Program::verify: numbers in range, values given before they are taken, calls that only go forward.
+Status verify_scripts(const Program& program);
 
 }  // namespace ingot::runtime

@@ -83,6 +83,7 @@ Status Session::fetch_outputs(std::vector<Tensor>& outputs) {
 }
 
 Status Session::trim() {
+  for (const auto& part : parts_) INGOT_TRY(part->trim());
   INGOT_TRY(synchronize());
   drop_recordings(nullptr);
   counters_.plans_dropped += plans_.size();

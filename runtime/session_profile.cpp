@@ -4,6 +4,8 @@
 namespace ingot::runtime {
 
 Result<Profile> Session::profile(const std::vector<Tensor>& inputs) {
+  if (!engine_->program().scripts.empty())
+    return unsupported("a profile of a model whose course is decided at run time");
   std::vector<Tensor> outputs;
   Addresses at;
   Plan* plan = INGOT_TRY(stage_inputs(inputs, outputs, at));

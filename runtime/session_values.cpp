@@ -72,6 +72,8 @@ Result<std::vector<Dims>> Session::output_dims(const std::vector<Tensor>& inputs
 }
 
 Result<std::vector<Dims>> Session::output_dims(std::span<const DeviceTensor> inputs, Stream* stream) {
+  if (!engine_->program().scripts.empty())
+    return unsupported("the output dims of a model whose course is decided at run time");
   std::vector<Dims> dims;
   for (const DeviceTensor& t : inputs) dims.push_back(t.dims);
   INGOT_TRY(read_values(inputs, stream ? stream : stream_.get()));

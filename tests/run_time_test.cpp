@@ -1,5 +1,6 @@
 // What only the run decides: sizes from elements of inputs and of computed values, If, Loop, and sequences of any length. Each
 // model compiles once and runs with several values, on the interpreter and on the CPU.
+#include "runtime/engine_file.h"
 #include "tests/model_tools.h"
 
 using namespace ingot;
@@ -183,4 +184,36 @@ TEST_CASE("an LSTM of dynamic length equals the unrolled one") {
       }
     }
   }
+}
+
+TEST_CASE("an engine file holds the parts of a model and the script that runs them") {
+  onnx::Model m = new_model();
+  add_input(m, "x", {"N"});
+  add_node(m, "NonZero", {"x"}, {"at"});
+  add_node(m, "Transpose", {"at"}, {"y"});
+  add_output(m, "y");
+  const ModelFile file(m);
+  CompileOptions o;
+  o.targets = {"cpu"};
+  auto compiled = compile_model(file.path(), o);
+  REQUIRE(compiled.ok());
+  CHECK(compiled->program.parts.size() == 2);
+  runtime::EngineFile engine;
+  engine.programs.push_back(std::make_shared<const runtime::Program>(compiled->program));
+  const std::string path = file.path() + ".ingot";
+  REQUIRE(runtime::save_engine(engine, path).ok());
+  auto loaded = Model::load(path, "cpu");
+  REQUIRE(loaded.ok());
+  Tensor x(DType::F32, {6});
+  for (int64_t i : {1, 2, 5}) x.set_float(i, 1);
+  const Tensor y = run(loaded.value(), {x})[0];
+  REQUIRE(y.dims() == std::vector<int64_t>{3, 1});
+  CHECK(y.int_at(2) == 5);
+
+  runtime::Program broken = compiled->program;  // a step that takes what nothing gives
+  broken.scripts[0].steps[0].inputs[0] = broken.scripts[0].outputs[0];
+  CHECK_FALSE(broken.verify().ok());
+  broken = compiled->program;
+  broken.scripts[0].steps[0].part = 7;
+  CHECK_FALSE(broken.verify().ok());
 }

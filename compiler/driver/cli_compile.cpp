@@ -63,6 +63,7 @@ struct CompileArgs {
 void print_compilation(const Compilation& c) {
   int32_t lanes = 0;
   for (const auto& in : c.program.instructions) lanes = std::max(lanes, in.lane + 1);
+  if (!c.scripts.empty()) fmt::print("  its course is decided at run time: {} parts; it cannot be refitted\n", c.parts.size());
   fmt::print("  {}: {} kernels after fusion{}; import {:.0f} ms, passes {:.0f} ms, kernels {:.0f} ms\n", c.program.target,
              c.program.instructions.size(), lanes > 1 ? fmt::format(" on {} streams", lanes) : "", c.import_ms, c.passes_ms, c.codegen_ms);
 }
@@ -73,12 +74,10 @@ Outcome run_compile(const CompileArgs& a) {
   o.targets = a.no_ptx ? a.targets : with_ptx(a.targets);
   o.lanes = a.streams;
   const std::vector<Compilation> all = INGOT_TRY(compile_for_targets(a.model, o));
-  if (!all[0].scripts.empty())
-    return unsupported("the model's course is decided at run time (computed sizes, If or Loop); an engine file holds no such model");
   runtime::EngineFile file;
   for (const Compilation& c : all) file.programs.push_back(std::make_shared<const runtime::Program>(c.program));
   file.notes = notes_of(all, a.model);
-  if (!a.no_refit) file.folding = INGOT_TRY(record_folding(a.model, o));
+  if (!a.no_refit && all[0].scripts.empty()) file.folding = INGOT_TRY(record_folding(a.model, o));
   INGOT_TRY(runtime::save_engine(file, a.output));
   fmt::print("{}: {} nodes in the model; weights {}, file {}\n", a.output, all[0].model_nodes, human_bytes(static_cast<double>(weight_bytes(all))),
              human_bytes(static_cast<double>(std::filesystem::file_size(a.output))));

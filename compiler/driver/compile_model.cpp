@@ -21,6 +21,9 @@ Status compile_kernels(Compilation& c, const KernelCompiler& compiler, const Bui
 Status compile_parts(Compilation& c, const KernelCompiler& compiler, const BuildOptions& build) {
   for (Compilation& part : c.parts) INGOT_TRY(compile_kernels(part, compiler, build));
   c.program = INGOT_TRY(describe_interface(c.graph));
+  c.program.scripts = c.scripts;
+  for (Compilation& part : c.parts)
+    c.program.parts.push_back(std::make_shared<const runtime::Program>(std::move(part.program)));
   return {};
 }
 Status compile_all(Compilation& c, const KernelCompiler& compiler, const BuildOptions& build) {

@@ -38,37 +38,22 @@ Result<Model> Model::load(const std::string& path, const std::string& device, co
     m.compilation_ = std::make_shared<const Compilation>(INGOT_TRY(compile_model(path, o)));
     m.program_ = std::shared_ptr<const runtime::Program>(m.compilation_, &m.compilation_->program);
   }
-  if (m.compilation_ && !m.compilation_->scripts.empty()) {
-    INGOT_TRY(m.start_parts(opened.device));
-    return m;
-  }
   m.engine_ = INGOT_TRY(runtime::Engine::create(m.program_, opened.device));
   m.session_ = INGOT_TRY(runtime::Session::create(m.engine_));
   return m;
 }
 
-Status Model::start_parts(const std::shared_ptr<runtime::Device>& device) {
-  for (const Compilation& part : compilation_->parts) {
-    const auto program = std::shared_ptr<const runtime::Program>(compilation_, &part.program);
-    part_sessions_.push_back(INGOT_TRY(runtime::Session::create(INGOT_TRY(runtime::Engine::create(program, device)))));
-  }
-  return {};
-}
-
-Result<std::vector<Tensor>> Model::run_part(int32_t part, const std::vector<Tensor>& inputs) const {
-  const auto n = static_cast<size_t>(part);
-  if (!part_sessions_.empty()) return part_sessions_[n]->run(inputs);
-  const Compilation& c = compilation_->parts[n];
-  return run_reference(c.graph, c.plan, c.lowered, c.requirements, inputs);
-}
-
 Result<std::vector<Tensor>> Model::run_ordered(const std::vector<Tensor>& inputs) const {
   const std::lock_guard<std::mutex> lock(*running_);
-  if (compilation_ && !compilation_->scripts.empty())
-    return run_script(compilation_->scripts, [this](int32_t part, const auto& in) { return run_part(part, in); }, inputs);
   if (session_) return session_->run(inputs);
-  const Compilation& c = *compilation_;
-  return run_reference(c.graph, c.plan, c.lowered, c.requirements, inputs);
+  const auto interpret = [](const Compilation& c, const std::vector<Tensor>& in) {
+    return run_reference(c.graph, c.plan, c.lowered, c.requirements, in);
+  };
+  if (compilation_->scripts.empty()) return interpret(*compilation_, inputs);
+  const auto run_part = [&](int32_t part, const auto& in) {
+    return interpret(compilation_->parts[static_cast<size_t>(part)], in);
+  };
+  return runtime::run_script(compilation_->scripts, run_part, inputs);
 }
 
 Result<std::vector<NamedTensor>> Model::run(const std::map<std::string, Tensor>& named) const {
@@ -94,7 +79,7 @@ Result<std::vector<NamedTensor>> Model::run(const std::map<std::string, Tensor>&
 }
 
 Result<runtime::Profile> Model::profile(const std::vector<Tensor>& inputs) const {
-  if (!session_) return unsupported("the interpreter, and models whose course is decided at run time, have no profile");
+  if (!session_) return unsupported("the interpreter has no profile");
   return session_->profile(inputs);
 }
 

@@ -30,7 +30,7 @@ struct Compilation {
   std::vector<Refusal> refusals;
   runtime::Program program;          // empty when only lowered
   /// Of a model whose course is decided at run time (compiler/driver/partition.h): `graph` is then the imported one, and
-  /// `program` holds the bindings alone.
+  /// `program` holds the programs of the parts.
   std::vector<Compilation> parts;
   std::vector<runtime::Script> scripts;
   double import_ms = 0, passes_ms = 0, codegen_ms = 0;
@@ -75,8 +75,6 @@ class Model {
   const std::shared_ptr<const Compilation>& compilation() const { return compilation_; }  // null for an .ingot
 
  private:
-  Status start_parts(const std::shared_ptr<runtime::Device>& device);
-  Result<std::vector<Tensor>> run_part(int32_t part, const std::vector<Tensor>& inputs) const;
   std::string device_name_;
   TargetTraits traits_;
   std::shared_ptr<const Compilation> compilation_;
@@ -84,7 +82,6 @@ class Model {
   std::shared_ptr<const runtime::Program> program_;
   std::shared_ptr<std::mutex> running_ = std::make_shared<std::mutex>();
   std::shared_ptr<runtime::Session> session_;
-  std::vector<std::shared_ptr<runtime::Session>> part_sessions_;  // of a model in parts
 };
 
 }  // namespace ingot
