@@ -3,7 +3,15 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(runtime_objects $<TARGET_OBJECTS:ingot_support> $<TARGET_OBJECTS:ingot_fmt> $<TARGET_OBJECTS:ingot_runtime>)
+# zlib goes in, so that neither library needs another one beside it.
+find_library(INGOT_Z_ARCHIVE libz.a REQUIRED)
+set(zlib_folder ${CMAKE_BINARY_DIR}/zlib_objects)
+file(MAKE_DIRECTORY ${zlib_folder})
+execute_process(COMMAND ${CMAKE_AR} x ${INGOT_Z_ARCHIVE} WORKING_DIRECTORY ${zlib_folder} COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB zlib_objects ${zlib_folder}/*.o)
+set_source_files_properties(${zlib_objects} PROPERTIES EXTERNAL_OBJECT TRUE)
+
+set(runtime_objects ${zlib_objects} $<TARGET_OBJECTS:ingot_support> $<TARGET_OBJECTS:ingot_fmt> $<TARGET_OBJECTS:ingot_runtime>)
 add_library(ingot_runtime_static STATIC ${runtime_objects})
 add_library(ingot_runtime_shared SHARED ${runtime_objects})
 foreach(library ingot_runtime_static ingot_runtime_shared)

@@ -278,6 +278,7 @@ ingot_status ingot_engine_load(const char* path, ingot_device* device, const ing
   LoadOptions load;
   load.trust_host_code = o.trust_host_code;
   load.check_weights = !o.skip_weight_check;
+  load.device = device->device.get();
   const EngineFile file = INGOT_C_TRY(load_engine(path, load));
   auto program = INGOT_C_TRY(program_for(file, *device->device));
   *engine = new ingot_engine{INGOT_C_TRY(Engine::create(std::move(program), device->device))};

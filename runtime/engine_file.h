@@ -4,7 +4,8 @@
 //   table     one row per section: kind, offset, size, 128-bit checksum
 //   sections  one program (FlatBuffers, runtime/engine.fbs) per kind of device, code, notes (text), folding (text), weights;
 //             each starts on a 64-byte boundary
-// Equal weights and equal binaries of several programs are stored once. The same contents always give the same bytes.
+// Equal weights and equal binaries of several programs are stored once, and binaries are compressed; weights are used where
+// they are mapped. The same contents always give the same bytes.
 #pragma once
 
 #include <memory>
@@ -17,17 +18,19 @@
 
 namespace ingot::runtime {
 
-constexpr uint32_t kEngineFileVersion = 2;
+constexpr uint32_t kEngineFileVersion = 3;
 
 struct EngineFile {
   std::vector<std::shared_ptr<const Program>> programs;  // loaded: constants point into the mapped file
   std::string notes;  // JSON of the compiler: model hash, options
   std::string folding;  // how constants follow from the model's weights (compiler/driver/refit.h); may be empty
+  std::vector<std::string> left_out;  // loaded for a device: targets of programs for other kinds of device
   bool host_code_dropped = false;  // it has x86-64 objects that were not loaded for want of trust
 };
 
 struct LoadOptions {
   bool trust_host_code = false;  // keep x86-64 objects: they are code that runs with the caller's rights
+  const Device* device = nullptr;  // load only programs that may suit it; null: all
   bool check_weights = true;  // read every weight once and compare its checksum
 };
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cerrno>
 
@@ -120,6 +121,25 @@ auto each(const V* vector) {
   return out;
 }
 
+/// What was compressed, or nothing when it is not `size` bytes. The size is believed only as far as zlib can compress.
+std::vector<uint8_t> expand(const uint8_t* data, uint64_t stored, uint64_t size) {
+  constexpr uint64_t kMostRatio = 1100;
+  if (size > stored * kMostRatio) return {};
+  std::vector<uint8_t> out(size);
+  uLongf made = size;
+  if (uncompress(out.data(), &made, data, stored) != Z_OK || made != size) return {};
+  return out;
+}
+
+/// True when the device might run one of the targets.
+bool may_suit(const Device& device, const std::string& targets) {
+  Program p;
+  p.target = targets;
+  for (const std::string& t : targets_of(p))
+    if (device.preference(t) > 0) return true;
+  return false;
+}
+
 /// Builds a Program from the verified FlatBuffer; numbers are checked by Program::verify afterwards.
 class ProgramReader {
  public:
@@ -132,7 +152,8 @@ class ProgramReader {
     p.target = text(in.target());
     p.model_name = text(in.model_name());
     p.options = text(in.options());
-    for (const fb::Symbol* s : each(in.symbols())) p.symbols.push_back({s->name()->str(), s->low(), s->high(), s->input(), s->element()});
+    for (const fb::Symbol* s : each(in.symbols()))
+      p.symbols.push_back({s->name()->str(), s->low(), s->high(), s->input(), s->element()});
     for (const fb::ShapeLine* l : each(in.shapes()))
       p.shapes.lines.push_back({static_cast<ShapeOp>(l->op()), l->a(), l->b(), l->c(), l->immediate()});
     p.inputs = INGOT_TRY(bindings(in.inputs()));
@@ -212,14 +233,17 @@ class ProgramReader {
     out.shared_bytes = k.shared_bytes();
     out.scratch_bytes = k.scratch_bytes();
     for (const fb::Binary* b : each(k.binaries())) {
-      if (b->offset() > s_.code.size || b->size() > s_.code.size - b->offset())
+      const uint64_t stored = b->stored() ? b->stored() : b->size();
+      if (b->offset() > s_.code.size || stored > s_.code.size - b->offset())
         return invalid(fmt::format("the code of kernel {} lies outside of the code section", out.name));
       if (is_cpu_target(b->target()->str()) && !options_.trust_host_code) {
         host_code_dropped = true;
         continue;
       }
       const uint8_t* code = s_.code.data + b->offset();
-      out.binaries.push_back({b->target()->str(), std::vector<uint8_t>(code, code + b->size())});
+      auto bytes = b->stored() ? expand(code, stored, b->size()) : std::vector<uint8_t>(code, code + stored);
+      if (bytes.size() != b->size()) return invalid(fmt::format("the code of kernel {} cannot be expanded", out.name));
+      out.binaries.push_back({b->target()->str(), std::move(bytes)});
     }
     return out;
   }
@@ -254,7 +278,12 @@ Result<EngineFile> read_engine(std::shared_ptr<const MappedFile> file, const Loa
   for (const Section& section : sections.programs) {
     flatbuffers::Verifier verifier(section.data, section.size, 16, 10'000'000);
     if (!fb::VerifyProgramBuffer(verifier)) return invalid("the program section is not a valid program");
-    auto program = std::make_shared<Program>(INGOT_TRY(reader.read(*fb::GetProgram(section.data))));
+    const fb::Program& stored = *fb::GetProgram(section.data);
+    if (options.device && !may_suit(*options.device, text(stored.target()))) {
+      out.left_out.push_back(text(stored.target()));
+      continue;
+    }
+    auto program = std::make_shared<Program>(INGOT_TRY(reader.read(stored)));
     INGOT_TRY(program->verify());
     out.programs.push_back(std::move(program));
   }

@@ -1,9 +1,11 @@
 // Writing .ingot files; the format is described in engine_file.h.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -31,6 +33,16 @@ auto list(FlatBufferBuilder& b, const std::vector<T>& items, F make) {
 
 uint8_t byte(DType type) { return static_cast<uint8_t>(type); }
 
+/// The bytes compressed, or nothing where that saves less than a tenth.
+std::vector<uint8_t> compress(const std::vector<uint8_t>& bytes) {
+  uLongf size = compressBound(bytes.size());
+  std::vector<uint8_t> out(size);
+  const bool ok = compress2(out.data(), &size, bytes.data(), bytes.size(), Z_DEFAULT_COMPRESSION) == Z_OK;
+  if (!ok || size > bytes.size() - bytes.size() / 10) return {};
+  out.resize(size);
+  return out;
+}
+
 /// Gives byte strings places in a section; equal ones get the same place.
 class Pool {
  public:
@@ -47,11 +59,17 @@ class Pool {
     }
     return it->second;
   }
+  /// Likewise of bytes that the pool keeps until it is written.
+  uint64_t place_copy(std::vector<uint8_t> bytes) {
+    kept_.push_back(std::move(bytes));
+    return place(kept_.back().data(), kept_.back().size());
+  }
   const std::vector<Item>& items() const { return items_; }
 
  private:
   std::map<std::tuple<uint64_t, uint64_t, uint64_t>, uint64_t> known_;
   std::vector<Item> items_;
+  std::deque<std::vector<uint8_t>> kept_;
   uint64_t end_ = 0;
 };
 
@@ -129,8 +147,10 @@ class ProgramWriter {
   }
   Offset<fb::Kernel> kernel(const KernelInfo& k) {
     const auto binaries = list(b_, k.binaries, [&](const KernelBinary& x) {
-      const uint64_t offset = code_.place(x.code.data(), x.code.size());
-      return fb::CreateBinary(b_, b_.CreateString(x.target), offset, x.code.size());
+      std::vector<uint8_t> small = compress(x.code);
+      const uint64_t stored = small.size();
+      const uint64_t offset = stored ? code_.place_copy(std::move(small)) : code_.place(x.code.data(), x.code.size());
+      return fb::CreateBinary(b_, b_.CreateString(x.target), offset, x.code.size(), stored);
     });
     const auto name = b_.CreateString(k.name), summary = b_.CreateString(k.summary), source = b_.CreateString(k.source);
     return fb::CreateKernel(b_, name, summary, b_.CreateVectorOfStrings(k.nodes), source, binaries, k.threads,

@@ -47,6 +47,7 @@ Result<std::shared_ptr<const Program>> program_for(const EngineFile& file, const
       if (preference == 0 || !problem.empty()) error.add(fmt::format("{}: {}", target, problem));
       else if (preference > best_preference) best = p, best_preference = preference;
     }
+  for (const std::string& target : file.left_out) error.add(target + ": is for another kind of device");
   if (!best) return error;
   return best;
 }

@@ -30,7 +30,7 @@ std::shared_ptr<const rt::Engine> compile_to_engine(const std::string& model, co
   rt::EngineFile out;
   out.programs.push_back(std::make_shared<const rt::Program>((*all)[0].program));
   REQUIRE(rt::save_engine(out, file).ok());
-  auto loaded = rt::load_engine(file, {true, true});
+  auto loaded = rt::load_engine(file, {true});
   if (!loaded) FAIL(loaded.error().to_string());
   auto device = std::make_shared<rt::CpuDevice>(rt::object_loader(), 2);
   auto engine = rt::Engine::create(loaded->programs[0], device);
@@ -109,7 +109,7 @@ TEST_CASE("two thousand rounds of load, run and free", "[shapes]") {
   std::mt19937 rng(2);
   int64_t early = 0;
   for (int i = 0; i < 2000; ++i) {
-    auto loaded = rt::load_engine(file.path, {true, true});
+    auto loaded = rt::load_engine(file.path, {true});
     REQUIRE(loaded.ok());
     auto device = std::make_shared<rt::CpuDevice>(rt::object_loader(), 1);
     auto engine = rt::Engine::create(loaded->programs[0], device).value();

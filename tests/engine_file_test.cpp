@@ -7,6 +7,7 @@
 #include <random>
 
 #include "catch2/catch.hpp"
+#include "runtime/cpu/cpu_device.h"
 
 using namespace ingot;
 using namespace ingot::runtime;
@@ -79,7 +80,7 @@ std::string read(const std::string& path) {
 void write(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
 std::string error_of(const std::string& path) {
-  auto r = load_engine(path, {true, true});
+  auto r = load_engine(path, {true});
   return r.ok() ? "no error" : r.error().to_string();
 }
 
@@ -89,7 +90,7 @@ TEST_CASE("a program survives the file", "[engine]") {
   Folder f;
   const std::string path = f.path + "/m.ingot";
   REQUIRE(save_engine(sample_file("{\"hash\":1}"), path).ok());
-  auto loaded = load_engine(path, {true, true});
+  auto loaded = load_engine(path, {true});
   REQUIRE(loaded.ok());
   const Program& p = *loaded.value().programs[0];
   const Program want = sample();
@@ -114,9 +115,40 @@ TEST_CASE("the same program gives the same bytes", "[engine]") {
   REQUIRE(save_engine(sample_file("n"), f.path + "/a").ok());
   REQUIRE(save_engine(sample_file("n"), f.path + "/b").ok());
   CHECK(read(f.path + "/a") == read(f.path + "/b"));
-  auto loaded = load_engine(f.path + "/a", {true, true});
+  auto loaded = load_engine(f.path + "/a", {true});
   REQUIRE(save_engine(loaded.value(), f.path + "/c").ok());
   CHECK(read(f.path + "/a") == read(f.path + "/c"));
+}
+
+TEST_CASE("binaries are compressed, equal ones once, and programs for other devices may stay in the file", "[engine]") {
+  Folder f;
+  EngineFile file;
+  for (const char* target : {"sm_80", "sm_90a", "x86-64-v2"}) {
+    auto p = std::make_shared<Program>(sample());
+    p->target = target;
+    p->kernels[0].binaries = {{target, std::vector<uint8_t>(100'000, 7)}};
+    for (size_t i = 0; i < 100'000; i += 100) p->kernels[0].binaries[0].code[i] = static_cast<uint8_t>(i / 100);
+    file.programs.push_back(p);
+  }
+  const std::string path = f.path + "/m";
+  REQUIRE(save_engine(file, path).ok());
+  CHECK(fs::file_size(path) < 30'000);
+  auto all = load_engine(path, {true});
+  REQUIRE(all.ok());
+  REQUIRE(all.value().programs.size() == 3);
+  for (size_t i = 0; i < 3; ++i)
+    CHECK(all.value().programs[i]->kernels[0].binaries[0].code == file.programs[i]->kernels[0].binaries[0].code);
+  const CpuDevice cpu(nullptr, 1);
+  LoadOptions options;
+  options.device = &cpu;
+  const auto some = load_engine(path, options);
+  REQUIRE(some.ok());
+  CHECK(some.value().programs.size() == 1);
+  CHECK(some.value().left_out == std::vector<std::string>{"sm_80", "sm_90a"});
+  const auto untrusted = program_for(some.value(), cpu);
+  REQUIRE(!untrusted.ok());
+  CHECK(untrusted.error().to_string().find("did not say that it trusts the file") != std::string::npos);
+  CHECK(untrusted.error().to_string().find("sm_90a: is for another kind of device") != std::string::npos);
 }
 
 TEST_CASE("host code needs trust", "[engine]") {

@@ -45,7 +45,7 @@ struct Setup {
   std::shared_ptr<Device> gpu;
   std::shared_ptr<const Engine> on_gpu, on_cpu;
   std::shared_ptr<const Engine> load(std::shared_ptr<Device> device) const {
-    const EngineFile file = must(load_engine(path, {true, true}));
+    const EngineFile file = must(load_engine(path, {true}));
     return must(Engine::create(must(program_for(file, *device)), device));
   }
 };

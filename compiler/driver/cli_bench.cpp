@@ -42,17 +42,18 @@ nlohmann::json quantiles(std::vector<double> times) {
   return {{"p50_ms", quantile(times, 0.5)}, {"p90_ms", quantile(times, 0.9)}, {"p99_ms", quantile(times, 0.99)}, {"runs", times.size()}};
 }
 
-/// One request after the other, from host tensors to host tensors.
-Result<nlohmann::json> bench_run(runtime::Session& session, const Inputs& inputs, double seconds) {
+/// One request after the other, from host tensors to host tensors; `run` does one.
+template <class Run>
+Result<nlohmann::json> bench_run(Run run, double seconds) {
   const double first = now_ms();
-  INGOT_TRY(session.run(inputs));
+  INGOT_TRY(run());
   const double first_ms = now_ms() - first;
-  for (int i = 0; i < 3; ++i) INGOT_TRY(session.run(inputs));
+  for (int i = 0; i < 3; ++i) INGOT_TRY(run());
   std::vector<double> times;
   const double end = now_ms() + seconds * 1000;
   while ((now_ms() < end || times.size() < 5) && times.size() < 100000) {
     const double t = now_ms();
-    INGOT_TRY(session.run(inputs));
+    INGOT_TRY(run());
     times.push_back(now_ms() - t);
   }
   nlohmann::json j = quantiles(std::move(times));
@@ -170,19 +171,22 @@ Outcome run_bench(const BenchArgs& a) {
   const double load_start = now_ms();
   const Model m = INGOT_TRY(Model::load(a.model, a.device, INGOT_TRY(a.common.to_compile())));
   const double load_ms = now_ms() - load_start;
-  if (!m.engine()) return unsupported("the interpreter is not measured");
+  const bool want_profile = a.profile || !a.csv.empty() || !a.trace.empty();
+  if (!m.engine() && (a.find_batch || want_profile || a.io != "run"))
+    return unsupported("the interpreter, and models that run in parts, are only measured from host to host");
   if (a.find_batch) return find_batch(m, a);
   const auto inputs = INGOT_TRY(read_inputs(m.inputs(), m.program(), a.inputs, true, a.batch, 1));
-  const auto session = INGOT_TRY(runtime::Session::create(m.engine(), a.session()));
+  std::unique_ptr<runtime::Session> session;
+  if (m.engine()) session = INGOT_TRY(runtime::Session::create(m.engine(), a.session()));
+  const auto one_run = [&] { return session ? session->run(inputs) : m.run_ordered(inputs); };
   nlohmann::json j = a.io == "host"     ? INGOT_TRY(bench_pipeline(m.engine(), inputs, a))
                      : a.io == "device" ? INGOT_TRY(bench_device(*session, inputs, a.duration))
-                                        : INGOT_TRY(bench_run(*session, inputs, a.duration));
+                                        : INGOT_TRY(bench_run(one_run, a.duration));
   const int64_t rows = inputs.empty() || inputs[0].dims().empty() ? 1 : inputs[0].dims()[0];
   j.update({{"model", a.model}, {"device", m.device_name()}, {"io", a.io}, {"batch", rows}, {"load_ms", load_ms},
             {"kernels", m.program().instructions.size()}, {"per_second", 1000.0 * static_cast<double>(rows) / j["ms"].get<double>()},
-            {"counters", counters_json(session->counters())}});
+            {"counters", counters_json(session ? session->counters() : runtime::SessionCounters{})}});
   runtime::Profile profile;
-  const bool want_profile = a.profile || !a.csv.empty() || !a.trace.empty();
   if (want_profile) profile = INGOT_TRY(session->profile(inputs));
   if (!a.csv.empty()) INGOT_TRY(write_profile_csv(profile, m.traits(), a.csv));
   if (!a.trace.empty()) INGOT_TRY(write_chrome_trace(profile, a.trace));

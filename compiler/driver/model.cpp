@@ -31,6 +31,7 @@ Result<Model> Model::load(const std::string& path, const std::string& device, co
   if (is_engine_file(path)) {
     runtime::LoadOptions load;
     load.trust_host_code = opened.device->is_host();  // running the file on the CPU is asking for its code
+    load.device = opened.device.get();
     m.program_ = INGOT_TRY(runtime::program_for(INGOT_TRY(runtime::load_engine(path, load)), *opened.device));
   } else {
     CompileOptions o = options;

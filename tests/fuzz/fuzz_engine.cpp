@@ -53,7 +53,7 @@ void no_kernel(void* const*, const int64_t*, int64_t, int64_t, void*) {}
 
 /// Loads, plans two shapes and runs one with kernels that do nothing. True when the file was accepted.
 bool try_file(const std::string& path) {
-  auto file = load_engine(path, {true, true});
+  auto file = load_engine(path, {true});
   if (!file) return false;
   auto device =
       std::make_shared<CpuDevice>([](const KernelInfo&) -> Result<CpuCode> { return CpuCode{no_kernel, nullptr}; }, 1);
