@@ -36,4 +36,11 @@ Result<bool> merge_contractions(Graph& graph, const PassContext& ctx);
 /// Tests: tests/golden/form_groups/
 Result<bool> form_groups(Graph& graph, const PassContext& ctx);
 
+/// On GPUs, values between the kernels of a convolution network are stored with their channels last, and weights in the
+/// order in which they are read. Inputs and outputs of the model keep their order.
+///   before:  %1 = fused(...) {... return %9}: f32[N,64,8,8]
+///   after:   %1 = fused(...) {... %10 = Transpose(%9) return %10}: f32[N,8,8,64], and readers begin with the inverse
+/// Tests: tests/golden/assign_layouts/
+Result<bool> assign_layouts(Graph& graph, const PassContext& ctx);
+
 }  // namespace ingot

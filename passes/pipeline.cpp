@@ -15,7 +15,8 @@ constexpr Pass kPipeline[] = {
     {"fold_merged", fold_constants, Stage::Canonical, "joins the constants of merged products"},
     {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},
     {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},
-    {"form_groups", form_groups, Stage::Fused, "last: what follows is code generation"},
+    {"form_groups", form_groups, Stage::Fused, "only values between kernels have a place in memory"},
+    {"assign_layouts", assign_layouts, Stage::Fused, "needs to know which values those are; what follows is code generation"},
 };
 
 }  // namespace

@@ -59,15 +59,20 @@ Schedule mma(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int k_warp
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
   s.unit = unit;
-  s.tile_m = m;
-  s.tile_n = n;
-  s.tile_k = (unit == MultiplyUnit::Tf32x3 ? 16 : 32) * k_warps;
-  s.warp_m = warp_m;
-  s.warp_n = warp_n;
-  s.split_k = k_warps;
+  s.tile = {.m = m, .n = n, .warp_m = warp_m, .warp_n = warp_n, .k_warps = k_warps, .stages = stages};
+  s.tile.k = (unit == MultiplyUnit::Tf32x3 ? 16 : 32) * k_warps;
   s.cluster_k = cluster;
-  s.stages = stages;
-  s.threads = m / warp_m * (n / warp_n) * k_warps * 32;
+  s.threads = s.tile.threads();
+  return s;
+}
+
+/// wgmma: warpgroups of (tile / warp) tiles.
+Schedule groups(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int cluster, int stages, bool overlap) {
+  Schedule s = mma(unit, m, n, warp_m, warp_n, 1, cluster, stages);
+  s.tile.k = 64;
+  s.tile.warpgroups = true;
+  s.tile.overlap = overlap;
+  s.threads = s.tile.threads();
   return s;
 }
 
@@ -238,12 +243,35 @@ TEST_CASE("tensor cores in tiles of every shape", "[emulated]") {
   check_schedule(matmul(1, 150, 300, 72, false, false, DType::F16), mma(MultiplyUnit::F16, 128, 256, 64, 64, 1, 1, 3));
 }
 
+TEST_CASE("warpgroup products in tiles of every shape", "[emulated]") {
+  const auto check_all = [](MultiplyUnit unit, const std::vector<Sample>& samples) {
+    for (const Sample& sample : samples) {
+      check_schedule(sample, groups(unit, 128, 128, 64, 128, 1, 3, false));
+      check_schedule(sample, groups(unit, 64, 64, 64, 64, 2, 4, true));
+      check_schedule(sample, groups(unit, 128, 64, 128, 64, 1, 2, false));
+    }
+  };
+  check_all(MultiplyUnit::F16,
+            {matmul(1, 136, 144, 200, false, false, DType::F16), matmul(3, 40, 33, 51, true, true, DType::F16, true),
+             conv(2, 8, 7, 7, 33, 3, 2, false, DType::F16), conv(2, 64, 7, 9, 34, 3, 1, true, DType::F16),
+             activated_matmul(70, 64, 40, DType::F16, false)});
+  check_all(MultiplyUnit::BF16,
+            {matmul(1, 70, 66, 100, false, true, DType::BF16), matmul(1, 72, 64, 96, true, false, DType::BF16)});
+  const Sample rows_of_k = matmul(1, 150, 300, 328, false, true, DType::F16);
+  check_schedule(rows_of_k, groups(MultiplyUnit::F16, 128, 256, 64, 256, 1, 3, true));
+  check_schedule(rows_of_k, groups(MultiplyUnit::F16, 256, 128, 128, 128, 1, 3, true));
+  check_schedule(rows_of_k, groups(MultiplyUnit::F16, 128, 192, 64, 192, 1, 3, true));
+  check_schedule(rows_of_k, groups(MultiplyUnit::F16, 128, 96, 64, 96, 1, 3, false));
+  check_schedule(rows_of_k, groups(MultiplyUnit::F16, 64, 256, 64, 128, 4, 2, false));
+  check_schedule(rows_of_k, groups(MultiplyUnit::F16, 64, 32, 64, 32, 8, 3, false));
+}
+
 TEST_CASE("with rows known at run time only, a kernel has a tile for few and one for many", "[emulated]") {
   for (DType type : {DType::F32, DType::F16}) {
     const Sample sample = dynamic_matmul(300, 1040, 512, type);
     Schedule schedule = emit(sample).schedule;
     REQUIRE(schedule.large_from > 1);
-    CHECK(large_schedule(schedule).threads == schedule.threads);
+    CHECK(schedule.large.threads() == schedule.threads);
     schedule.large_from = 1;
     check_schedule(sample, schedule);
     schedule.large_from = 1 << 30;
@@ -262,7 +290,8 @@ TEST_CASE("the planner gives products to tensor cores, and shares k where tiles 
   CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::BF16), 75).unit == MultiplyUnit::Simt);
   CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::F64), 90).unit == MultiplyUnit::Simt);
   const Schedule large = plan(matmul(1, 4096, 4096, 4096, false, false, DType::F16), 90);
-  CHECK(large.tile_m * large.tile_n >= 128 * 128);
+  CHECK(large.tile.m * large.tile.n >= 128 * 128);
+  CHECK(large.tile.warpgroups);
   CHECK(large.cluster_k == 1);
 }
 

@@ -1,4 +1,4 @@
-// Golden tests: tests/golden/**/*.ir hold a comment, "# pass: NAME[, NAME…]", a graph, a line "----" and the graph after
+// Golden tests: tests/golden/**/*.ir hold a comment, "# pass: NAME[, NAME…]", perhaps "# target: sm_90a", a graph, a line "----" and the graph after
 // the passes. `golden_runner FOLDER` compares; `--update` writes what came out. Each result must also print and parse back.
 #include <fmt/format.h>
 
@@ -39,9 +39,11 @@ std::vector<std::string> passes_of(const std::string& text) {
 
 /// The text after the passes, or an Error. Refusals follow as comments, so that reasons are golden, too.
 Result<std::string> transform(const std::string& input, const std::vector<std::string>& names) {
+  const bool gpu = input.find("# target: sm_90a") != std::string::npos;
   Graph g = INGOT_TRY(parse_graph(input, find_op));
   std::vector<Refusal> refusals;
   PassContext ctx;
+  if (gpu) ctx.target = cuda_traits(90);
   ctx.evaluate = evaluate_node;
   ctx.refusals = &refusals;
   for (const std::string& name : names) {
@@ -53,7 +55,7 @@ Result<std::string> transform(const std::string& input, const std::vector<std::s
     const bool changed = INGOT_TRY(pass->run(g, ctx));
     if (!changed && before != print_graph(g)) return invalid(name + " says unchanged, but the graph differs");
     if (changed) g.compact();
-    INGOT_TRY(verify(g, name == "form_groups" ? Stage::Fused : Stage::Imported));
+    INGOT_TRY(verify(g, name == "form_groups" || name == "assign_layouts" ? Stage::Fused : Stage::Imported));
   }
   std::string text = print_graph(g);
   const Graph again = INGOT_TRY(parse_graph(text, find_op));

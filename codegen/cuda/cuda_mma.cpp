@@ -22,10 +22,10 @@ void TilesPrinter::splice(const FunctorPrinter& f) {
 
 void TilesPrinter::print_mma() {
   const TileDetails& d = details_;
-  print_mma_plan("Plan", schedule_);
+  print_mma_plan("Plan", schedule_.tile, schedule_.cluster_k);
   if (schedule_.large_from) {
     out_.blank();
-    print_mma_plan("LargePlan", large_schedule(schedule_));
+    print_mma_plan("LargePlan", schedule_.large, 1);
   }
   out_.blank();
   print_mma_prologue("PrologueA", contract_.a, contract_.m, "m", d.a_along_k, d.a_vector, d.a_raw);
@@ -37,15 +37,16 @@ void TilesPrinter::print_mma() {
   print_entry();
 }
 
-void TilesPrinter::print_mma_plan(const char* name, const Schedule& s) {
+void TilesPrinter::print_mma_plan(const char* name, const MmaTile& t, int cluster_k) {
   const TileDetails& d = details_;
   auto block = out_.type_block(fmt::format("struct {}", name));
-  out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(s.unit))));
+  out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(schedule_.unit))));
   out_.line(fmt::format("typedef {} index;", expr_.index_type()));
-  out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, tile_k = {};", s.tile_m, s.tile_n, s.tile_k));
-  out_.line(fmt::format("static constexpr int warp_m = {}, warp_n = {}, k_warps = {}, cluster_k = {};", s.warp_m,
-                        s.warp_n, s.split_k, s.cluster_k));
-  out_.line(fmt::format("static constexpr int stages = {}, threads = {};", s.stages, s.threads));
+  out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, tile_k = {};", t.m, t.n, t.k));
+  out_.line(fmt::format("static constexpr int warp_m = {}, warp_n = {}, k_warps = {}, cluster_k = {};", t.warp_m,
+                        t.warp_n, t.k_warps, cluster_k));
+  out_.line(fmt::format("static constexpr int stages = {}, threads = {};", t.stages, schedule_.threads));
+  if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
   out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,
                         d.e_vector));
   out_.line(fmt::format("static constexpr bool a_along_k = {}, b_along_k = {}, out_along_m = {};", d.a_along_k,

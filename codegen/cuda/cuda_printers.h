@@ -120,7 +120,7 @@ class TilesPrinter : public CudaPrinter {
   bool is_mma() const { return schedule_.unit != MultiplyUnit::Simt; }
   // ---- tensor cores (cuda_mma.cpp) ----
   void print_mma();
-  void print_mma_plan(const char* name, const Schedule& schedule);
+  void print_mma_plan(const char* name, const MmaTile& tile, int cluster_k);
   void print_mma_prologue(const char* name, const Expr& operand, const std::vector<Axis>& side, const char* side_name,
                           bool along_k, int vector, bool raw);
   void print_mma_epilogue();

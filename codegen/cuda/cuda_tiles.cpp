@@ -36,7 +36,7 @@ void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, c
 TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : CudaPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;
-  expr_.include(is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
+  expr_.include(schedule_.tile.warpgroups ? "contraction_wgmma.cuh" : is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
 }
 
 void TilesPrinter::print() {
@@ -160,8 +160,10 @@ void TilesPrinter::print_entry() {
   extent(contract_.k, "k_end");
   const std::string a = "PrologueA{args}", b = "PrologueB{args}", e = "Epilogue{args}";
   if (is_mma()) {
+    const char* loop = schedule_.tile.warpgroups ? "wgmma" : "mma";
     const auto call = [&](const char* plan) {
-      out_.line(fmt::format("contraction_mma<{}>({}, {}, {}, batches, m_end, n_end, k_end, shared);", plan, a, b, e));
+      out_.line(fmt::format("contraction_{}<{}>({}, {}, {}, batches, m_end, n_end, k_end, shared);", loop, plan, a, b,
+                            e));
     };
     if (schedule_.large_from) {
       out_.open(fmt::format("if ((i64)m_end * n_end * batches >= {})", schedule_.large_from));

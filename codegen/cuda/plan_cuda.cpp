@@ -185,15 +185,20 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   launch.shared_bytes = d.shared_bytes;
   const Expr m = total_of(c.m), n = total_of(c.n);
   launch.grid[2] = simplify(min(total_of(c.batch), Expr(65535)));
+  const auto tiles_of = [&](const MmaTile& t) { return ceil_div(m, Expr(t.m)) * ceil_div(n, Expr(t.n)); };
   if (!d.skinny && s.large_from) {
-    const Expr tiles = ceil_div(ceil_div(m, Expr(s.large_m)) * ceil_div(n, Expr(s.large_n)), Expr(s.cluster_k));
-    const Expr small = ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n));
+    const Expr tiles = ceil_div(tiles_of(s.large), Expr(s.cluster_k));
+    const Expr small = tiles_of(s.tile);
     const Expr large = le(Expr(s.large_from), m * n * total_of(c.batch));
     launch.grid[0] = simplify(select(large, tiles, small) * s.cluster_k);
     return launch;
   }
+  if (!d.skinny && s.unit != MultiplyUnit::Simt) {
+    launch.grid[0] = simplify(tiles_of(s.tile) * s.cluster_k);
+    return launch;
+  }
   if (!d.skinny) {
-    launch.grid[0] = simplify(ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n)) * s.cluster_k);
+    launch.grid[0] = simplify(ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n)));
     return launch;
   }
   const bool along_k = d.thin_is_m ? d.b_along_k : d.a_along_k;

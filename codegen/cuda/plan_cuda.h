@@ -46,8 +46,6 @@ struct OperandView {
   std::vector<Axis> k;
 };
 OperandView view_of(const Contract& contract, const Expr& value);
-/// The schedule of the second tile: large_from results and more.
-Schedule large_schedule(const Schedule& schedule);
 /// What the operands are in shared memory.
 DType element_of(MultiplyUnit unit);
 

@@ -56,18 +56,21 @@ const char* name_of(MultiplyUnit unit) {
   return "?";
 }
 
+static std::string to_string(const MmaTile& t) {
+  return fmt::format("{}x{}x{} {} {}x{} stages={}{}{}", t.m, t.n, t.k, t.warpgroups ? "warpgroup" : "warp", t.warp_m,
+                     t.warp_n, t.stages, t.k_warps > 1 ? fmt::format(" k_warps={}", t.k_warps) : "",
+                     t.overlap ? " overlap" : "");
+}
+
 std::string to_string(const Schedule& s) {
   switch (s.kind) {
     case Schedule::Kind::Points: return fmt::format("points threads={} vector={} per_thread={}", s.threads, s.vector, s.points_per_thread);
     case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt) {
-        std::string text = fmt::format("tiles {}x{}x{} {} warp {}x{} threads={} stages={} split_k={} cluster_k={}", s.tile_m, s.tile_n,
-                                       s.tile_k, name_of(s.unit), s.warp_m, s.warp_n, s.threads, s.stages, s.split_k, s.cluster_k);
-        if (s.large_from) {
-          text += fmt::format("; from {} results on {}x{}x{} warp {}x{} stages={} split_k={}", s.large_from, s.large_m, s.large_n,
-                              s.large_k, s.large_warp_m, s.large_warp_n, s.large_stages, s.large_split_k);
-        }
+        std::string text = fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile),
+                                       s.threads, s.cluster_k);
+        if (s.large_from) text += fmt::format("; from {} results on {}", s.large_from, to_string(s.large));
         return text;
       }
       return fmt::format("tiles {}x{}x{} thread {}x{} threads={} stages={} split_k={}", s.tile_m, s.tile_n, s.tile_k, s.thread_m,

@@ -77,6 +77,18 @@ struct Buffer {
 enum class MultiplyUnit : uint8_t { Simt, F16, BF16, Tf32x3 };
 const char* name_of(MultiplyUnit unit);
 
+/// A tile of a contraction on tensor cores.
+struct MmaTile {
+  int m = 64, n = 64, k = 32;
+  int warp_m = 32, warp_n = 32;  // of a warp; of a warpgroup (four warps) with `warpgroups`
+  int k_warps = 1;               // warps that share a warp's tile, each with its part of k
+  int stages = 3;
+  bool warpgroups = false;       // wgmma in place of mma.sync
+  bool overlap = false;          // wgmma: one product stays in flight while the next stage is waited for
+  int threads() const { return m / warp_m * (n / warp_n) * k_warps * (warpgroups ? 128 : 32); }
+  bool operator==(const MmaTile&) const = default;
+};
+
 /// What a planner chose. Plain numbers: printed, parsed from an override file, hashed with the kernel.
 struct Schedule {
   enum class Kind : uint8_t { Points, Rows, Tiles } kind = Kind::Points;
@@ -84,14 +96,14 @@ struct Schedule {
   int vector = 1;              // elements of one access along the innermost axis
   int points_per_thread = 1;   // Points
   int rows_per_block = 1;      // Rows: points of the domain that a block works on; threads / rows_per_block lanes share one
-  int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles
+  int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles, plain arithmetic
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
-  int warp_m = 32, warp_n = 32;  // tensor cores: the tile of a warp; split_k warps share one, each with its part of tile_k
+  MmaTile tile;                  // tensor cores
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
   // Tensor cores, extents known at run time only: from this many results on (0: never) the kernel takes the second tile, by
   // as many threads, and the blocks of a cluster take a tile each.
   int64_t large_from = 0;
-  int large_m = 0, large_n = 0, large_k = 0, large_warp_m = 0, large_warp_n = 0, large_split_k = 1, large_stages = 2;
+  MmaTile large;
 };
 std::string to_string(const Schedule& schedule);
 

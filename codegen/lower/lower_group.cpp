@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/lower/axis_order.h"
 #include "codegen/lower/group_values.h"
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/registry.h"
@@ -74,6 +75,25 @@ Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Exp
   return stores;
 }
 
+/// The value behind movement at the end of a body that only says where elements are stored.
+ValueId unmoved(const Graph& body, ValueId v) {
+  for (const Node* n = body.producer(v); n; n = body.producer(v)) {
+    auto* m = n->op->lowers_as<Movement>();
+    if (!m || !m->inverse) break;
+    v = n->inputs[0];
+  }
+  return v;
+}
+/// Where element `index` of unmoved(body, v) lies in v.
+Index moved_index(const Graph& body, ValueId v, ValueId source, const Index& index) {
+  if (v == source) return index;
+  const Node& n = *body.producer(v);
+  const NodeView view(body, n);
+  Index to = n.op->lowers_as<Movement>()->inverse(*view, moved_index(body, n.inputs[0], source, index));
+  for (Expr& i : to) i = simplify(i);
+  return to;
+}
+
 template <class T>
 const Node* find_anchor(const Graph& body) {
   for (NodeId id : body.order())
@@ -99,6 +119,7 @@ void lower_contraction(GroupValues& values, Kernel& k) {
   Index out = form.out;
   for (Expr& i : out) i = simplify(i);
   c.epilogue = epilogue_of(values, n.outputs[0], out, c.acc);
+  orient(c);
   k.body.push_back({std::move(c)});
 }
 
@@ -135,6 +156,7 @@ void lower_windows(GroupValues& values, Kernel& k) {
   const Expr acc = finish_of(values, n, out, r.result);
   k.body.push_back({std::move(r)});
   for (Stmt& s : epilogue_of(values, n.outputs[0], out, acc)) k.body.push_back(std::move(s));
+  sort_by_stride(k.domain, first_store(k.body));
 }
 
 /// Rows: dimensions of the common shape that are not reduced are the domain; each reduction is a pass over the others.
@@ -159,8 +181,11 @@ class RowsLowering {
     Body last;
     const Index full = full_index(fresh_columns());
     for (ValueId v : body_.outputs) {
-      if (values_.is_bound(v)) k_.body.push_back({store_of(values_, v, row_index(v), values_.bound(v))});
-      else last.push_back({store_of(values_, v, full, values_.at(v, full))});
+      const ValueId from = unmoved(body_, v);
+      const bool of_row = values_.is_bound(from);
+      const Index at = of_row ? row_index(from) : full;
+      const Expr value = of_row ? values_.bound(from) : values_.at(from, at);
+      (of_row ? k_.body : last).push_back({store_of(values_, v, moved_index(body_, v, from, at), value)});
     }
     if (!last.empty()) k_.body.push_back({Loop{axes_of(columns_of(full)), std::move(last)}});
   }

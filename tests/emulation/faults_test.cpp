@@ -132,10 +132,8 @@ TEST_CASE("faults in the tiled main loop", "[emulated]") {
 TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
   Schedule schedule = tile_schedule(64, 64, 4);
   schedule.unit = MultiplyUnit::Tf32x3;
-  schedule.tile_k = 32;
-  schedule.split_k = 2;
-  schedule.stages = 3;
-  schedule.threads = 256;
+  schedule.tile = {.m = 64, .n = 64, .k = 32, .warp_m = 32, .warp_n = 32, .k_warps = 2, .stages = 3};
+  schedule.threads = schedule.tile.threads();
   const Sample raw = matmul(1, 70, 66, 109, false, false, DType::F32);
   const Sample computed = activated_matmul(70, 66, 109, DType::F32, false);
   const Fault faults[] = {

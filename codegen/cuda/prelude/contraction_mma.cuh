@@ -18,8 +18,8 @@
 // Shared memory is a ring of stages. Raw operands of at least 4 bytes go there by cp.async, stages - 1 tiles ahead; all
 // others through registers, one tile ahead. An operand lies there as in memory: rows along k, or rows along m or n.
 #pragma once
+#include "prelude/contraction_tile.cuh"
 #include "prelude/mma_operand.cuh"
-#include "prelude/sync.cuh"
 
 /// x = big + small, both with the 11 significant bits of a tf32 (the multiplier ignores what small has beyond them).
 template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32 (&small)[N]) {
@@ -30,18 +30,14 @@ template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32
   }
 }
 
-template <class Plan, class OperandA, class OperandB> struct MmaTile {
+template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTile<Plan> {
   typedef typename Plan::element T;
-  typedef typename Plan::index Index;
+  typedef ResultTile<Plan> Results;
   static constexpr int kWarpsM = Plan::tile_m / Plan::warp_m, kWarpsN = Plan::tile_n / Plan::warp_n;
   static constexpr int kM = Plan::warp_m / 16, kN = Plan::warp_n / 8, kPart = Plan::tile_k / Plan::k_warps;
   static constexpr int kStep = MmaTraits<T>::k, kSteps = kPart / kStep;
   static_assert(kWarpsM * kWarpsN * Plan::k_warps * 32 == Plan::threads, "the tile does not divide among the warps");
   static_assert(Plan::warp_m % 16 == 0 && Plan::warp_n % 16 == 0 && kPart % kStep == 0, "no multiple of an mma");
-  // The results in shared memory: rows along the direction of the output, padded against bank conflicts.
-  static constexpr int kLong = Plan::out_along_m ? Plan::tile_m : Plan::tile_n;
-  static constexpr int kShort = Plan::out_along_m ? Plan::tile_n : Plan::tile_m;
-  static constexpr int kRow = (kLong + (Plan::out_along_m ? 4 : 8)) * 4;
   float acc[kM][kN][4];
 
   static INGOT_DEV int warp_m() { return threadIdx.x / 32 % kWarpsM * Plan::warp_m; }
@@ -123,7 +119,7 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile {
     }
   }
   /// Adds this warp's results to those in shared memory; the first of the warps that share them starts.
-  INGOT_DEV void put(u32 shared, bool first) const {
+  INGOT_DEV void put_all(u32 shared, bool first) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
@@ -133,151 +129,76 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           if constexpr (Plan::out_along_m) {
-            put_some<1>(shared + n * kRow + (m + h * 8) * 4, acc[i][j] + h * 2, first);
-            put_some<1>(shared + (n + 1) * kRow + (m + h * 8) * 4, acc[i][j] + h * 2 + 1, first);
+            Results::template put<1>(shared, m + h * 8, n, acc[i][j] + h * 2, first);
+            Results::template put<1>(shared, m + h * 8, n + 1, acc[i][j] + h * 2 + 1, first);
           } else {
-            put_some<2>(shared + (m + h * 8) * kRow + n * 4, acc[i][j] + h * 2, first);
+            Results::template put<2>(shared, m + h * 8, n, acc[i][j] + h * 2, first);
           }
         }
       }
     }
   }
-  template <int N> static INGOT_DEV void put_some(u32 at, const float* values, bool first) {
-    Vec<float, N> v = {};
-    if (!first) v = lds<Vec<float, N>>(at);
-#pragma unroll
-    for (int i = 0; i < N; ++i) v[i] += values[i];
-    sts(at, v);
-  }
-  template <class Epilogue>
-  INGOT_DEV void finish(const Epilogue& epilogue, Index batch, Index m0, Index n0, Index m_end, Index n_end,
-                        u32 shared) {
-    constexpr int kVector = Plan::e_vector, kAcross = kLong / kVector, kPartRows = kShort / Plan::cluster_k;
-    const int first = Plan::cluster_k > 1 ? (int)cluster_rank() * kPartRows : 0;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < kPartRows * kAcross; i += Plan::threads) {
-      const int r = first + i / kAcross, c = i % kAcross * kVector;
-      const Index m = m0 + (Plan::out_along_m ? c : r), n = n0 + (Plan::out_along_m ? r : c);
-      if (m >= m_end || n >= n_end) continue;
-      float values[kVector];
-      gather(values, shared + r * kRow + c * 4);
-      epilogue(batch, m, n, values);
-    }
-  }
-  template <int N> static INGOT_DEV void gather(float (&values)[N], u32 at) {
-    constexpr int kGroup = N < 4 ? N : 4;
-#pragma unroll
-    for (int g = 0; g < N; g += kGroup) {
-      Vec<float, kGroup> sum = {};
-      if constexpr (Plan::cluster_k == 1) {
-        sum = lds<Vec<float, kGroup>>(at + g * 4);
-      } else {
-#pragma unroll
-        for (int rank = 0; rank < Plan::cluster_k; ++rank) {
-          const Vec<float, kGroup> part = lds_cluster<kGroup>(at + g * 4, rank);
-#pragma unroll
-          for (int i = 0; i < kGroup; ++i) sum[i] += part[i];
-        }
+  template <class PrologueA, class PrologueB>
+  static INGOT_DEV void accumulate(MmaTile& tile, OperandA& in_a, OperandB& in_b, const PrologueA& a,
+                                   const PrologueB& b, typename Plan::index k_begin, typename Plan::index k_end,
+                                   u32 shared) {
+    typedef typename Plan::index Index;
+    constexpr int kStage = OperandA::kBytes + OperandB::kBytes, kRing = Plan::stages * kStage;
+    const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
+    const auto copy = [&](u32 offset, Index step) {
+      if (step < steps) {
+        in_a.copy(a, shared + offset, step, k_begin, k_end);
+        in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
       }
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) values[g + i] = sum[i];
+      cp_async_commit();
+    };
+    in_a.table = shared + kRing;
+    in_b.table = shared + kRing + OperandA::kTableBytes;
+    for (int s = 0; s <= OperandA::kAhead; ++s) in_a.prepare(a, s, k_begin);
+    for (int s = 0; s <= OperandB::kAhead; ++s) in_b.prepare(b, s, k_begin);
+    if constexpr (OperandA::kTable || OperandB::kTable) cta_sync();
+#pragma unroll 1
+    for (int s = 0; s < Plan::stages - 1; ++s) copy(s * kStage, s);
+    if (steps > 0) {
+      in_a.fetch(a, 0, k_begin, k_end);
+      in_b.fetch(b, 0, k_begin, k_end);
+      in_a.store(shared);
+      in_b.store(shared + OperandA::kBytes);
     }
+    u32 now = 0;
+#pragma unroll 1
+    for (Index step = 0; step < steps; ++step) {
+      cp_async_wait<Plan::stages - 2>();
+      cta_sync();  // this stage is complete, and everybody has left the one before
+      const u32 next = now + kStage == kRing ? 0 : now + kStage, last = now == 0 ? kRing - kStage : now - kStage;
+      copy(last, step + Plan::stages - 1);
+      const bool more = step + 1 < steps;
+      if (more) {
+        in_a.fetch(a, step + 1, k_begin, k_end);
+        in_b.fetch(b, step + 1, k_begin, k_end);
+        in_a.prepare(a, step + 1 + OperandA::kAhead, k_begin);
+        in_b.prepare(b, step + 1 + OperandB::kAhead, k_begin);
+      }
+      tile.multiply(shared + now, shared + now + OperandA::kBytes);
+      if (more) {
+        in_a.store(shared + next);
+        in_b.store(shared + next + OperandA::kBytes);
+      }
+      now = next;
+    }
+    cp_async_wait<0>();
+    cta_sync();
   }
 };
 
-template <class Plan, class OperandA, class OperandB, class PrologueA, class PrologueB>
-INGOT_DEV void accumulate_mma(MmaTile<Plan, OperandA, OperandB>& tile, OperandA& in_a, OperandB& in_b,
-                              const PrologueA& a, const PrologueB& b, typename Plan::index k_begin,
-                              typename Plan::index k_end, u32 shared) {
-  typedef typename Plan::index Index;
-  constexpr int kStage = OperandA::kBytes + OperandB::kBytes, kRing = Plan::stages * kStage;
-  const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
-  const auto copy = [&](u32 offset, Index step) {
-    if (step < steps) {
-      in_a.copy(a, shared + offset, step, k_begin, k_end);
-      in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
-    }
-    cp_async_commit();
-  };
-  in_a.table = shared + kRing;
-  in_b.table = shared + kRing + OperandA::kTableBytes;
-  for (int s = 0; s <= OperandA::kAhead; ++s) in_a.prepare(a, s, k_begin);
-  for (int s = 0; s <= OperandB::kAhead; ++s) in_b.prepare(b, s, k_begin);
-  if constexpr (OperandA::kTable || OperandB::kTable) cta_sync();
-#pragma unroll 1
-  for (int s = 0; s < Plan::stages - 1; ++s) copy(s * kStage, s);
-  if (steps > 0) {
-    in_a.fetch(a, 0, k_begin, k_end);
-    in_b.fetch(b, 0, k_begin, k_end);
-    in_a.store(shared);
-    in_b.store(shared + OperandA::kBytes);
-  }
-  u32 now = 0;
-#pragma unroll 1
-  for (Index step = 0; step < steps; ++step) {
-    cp_async_wait<Plan::stages - 2>();
-    cta_sync();  // this stage is complete, and everybody has left the one before
-    const u32 next = now + kStage == kRing ? 0 : now + kStage, last = now == 0 ? kRing - kStage : now - kStage;
-    copy(last, step + Plan::stages - 1);
-    const bool more = step + 1 < steps;
-    if (more) {
-      in_a.fetch(a, step + 1, k_begin, k_end);
-      in_b.fetch(b, step + 1, k_begin, k_end);
-      in_a.prepare(a, step + 1 + OperandA::kAhead, k_begin);
-      in_b.prepare(b, step + 1 + OperandB::kAhead, k_begin);
-    }
-    tile.multiply(shared + now, shared + now + OperandA::kBytes);
-    if (more) {
-      in_a.store(shared + next);
-      in_b.store(shared + next + OperandA::kBytes);
-    }
-    now = next;
-  }
-  cp_async_wait<0>();
-  cta_sync();
-}
-
-/// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ... Neighbours in
-/// the grid share columns of B, eight rows of tiles at a time, for the sake of L2.
 template <class Plan, class PrologueA, class PrologueB, class Epilogue>
 INGOT_DEV void contraction_mma(const PrologueA& a, const PrologueB& b, const Epilogue& epilogue,
                                typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
                                typename Plan::index k_end, u32 shared) {
-  typedef typename Plan::index Index;
   typedef MmaOperand<Plan, PrologueA, Plan::tile_m, Plan::a_along_k, Plan::a_vector, Plan::a_raw, Plan::a_table>
       OperandA;
   typedef MmaOperand<Plan, PrologueB, Plan::tile_n, Plan::b_along_k, Plan::b_vector, Plan::b_raw, Plan::b_table>
       OperandB;
-  constexpr int kBand = 8;
-  const Index tiles_m = (m_end + Plan::tile_m - 1) / Plan::tile_m, tiles_n = (n_end + Plan::tile_n - 1) / Plan::tile_n;
-  const Index block = blockIdx.x / Plan::cluster_k;
-  if (block >= tiles_m * tiles_n) return;
-  const Index band = block / (kBand * tiles_n) * kBand;
-  const Index rows = tiles_m - band < kBand ? tiles_m - band : kBand, at = block - band * tiles_n;
-  const Index m0 = (band + at % rows) * Plan::tile_m, n0 = at / rows * Plan::tile_n;
-  Index k_begin = 0, k_stop = k_end;
-  if constexpr (Plan::cluster_k > 1) {
-    const Index steps = (k_end + Plan::tile_k - 1) / Plan::tile_k;
-    const Index part = (steps + Plan::cluster_k - 1) / Plan::cluster_k * Plan::tile_k;
-    k_begin = (Index)cluster_rank() * part;
-    k_stop = k_begin + part < k_end ? k_begin + part : k_end;
-  }
-  for (Index batch = blockIdx.z; batch < batches; batch += gridDim.z) {
-    MmaTile<Plan, OperandA, OperandB> tile;
-    OperandA in_a;
-    OperandB in_b;
-    in_a.start(a, batch, m0, m_end);
-    in_b.start(b, batch, n0, n_end);
-    tile.clear();
-    accumulate_mma<Plan>(tile, in_a, in_b, a, b, k_begin, k_stop, shared);
-#pragma unroll
-    for (int w = 0; w < Plan::k_warps; ++w) {
-      if (tile.warp_k() == w) tile.put(shared, w == 0);
-      if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();
-    }
-    if constexpr (Plan::cluster_k > 1) cluster_sync();
-    tile.finish(epilogue, batch, m0, n0, m_end, n_end, shared);
-    if constexpr (Plan::cluster_k > 1) cluster_sync();
-    else cta_sync();
-  }
+  typedef MmaTile<Plan, OperandA, OperandB> Tile;
+  contraction_tiles<Plan, Tile, OperandA, OperandB>(a, b, epilogue, batches, m_end, n_end, k_end, shared);
 }

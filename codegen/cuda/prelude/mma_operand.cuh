@@ -14,14 +14,18 @@ INGOT_DEV void set_element(f16& to, float value) { to = to_f16(value); }
 INGOT_DEV void set_element(bf16& to, float value) { to = to_bf16(value); }
 
 /// One operand: a thread's share of its tile, the way into shared memory, and the way from there into registers.
-template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Raw, bool Table> struct MmaOperand {
+/// `Swizzled`: in the form that wgmma reads, 128-byte rows whose 16-byte chunks are permuted; an operand that is not
+/// along k lies in panels of 64 columns.
+template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Raw, bool Table, bool Swizzled = false>
+struct MmaOperand {
   typedef typename Plan::element T;
   typedef typename Plan::index Index;
   static constexpr int kSize = sizeof(T);
   // Rows start 4 words apart modulo 32 where 16 bytes are read at a time, and 8 words where single words are.
-  static constexpr int kPad = AlongK || kSize == 2 ? 16 : 32;
+  static constexpr int kPad = Swizzled ? 0 : AlongK || kSize == 2 ? 16 : 32;
   static constexpr int kLong = AlongK ? Plan::tile_k : Tile, kRows = AlongK ? Tile : Plan::tile_k;
   static constexpr int kRow = kLong * kSize + kPad, kBytes = kRows * kRow;
+  static_assert(!Swizzled || kRow % 128 == 0, "a row is no multiple of the panel");
   static constexpr int kAcross = kLong / Vector, kTotal = kRows * kAcross;
   static constexpr int kVectors = (kTotal + Plan::threads - 1) / Plan::threads;
   static constexpr bool kAsync = Raw && Vector * kSize >= 4, kWhole = kTotal % Plan::threads == 0;
@@ -48,7 +52,11 @@ template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Ra
   }
   static INGOT_DEV int k_of(int j) { return AlongK ? column_of(j) : row_of(j); }
   static INGOT_DEV bool mine(int j) { return kWhole || threadIdx.x + j * Plan::threads < kTotal; }
-  static INGOT_DEV u32 place_of(int j) { return row_of(j) * kRow + column_of(j) * kSize; }
+  static INGOT_DEV u32 place_of(int j, int ahead = 0) {
+    const int r = row_of(j), byte = (column_of(j) + ahead) * kSize;
+    if constexpr (!Swizzled) return r * kRow + byte;
+    else return byte / 128 * (kRows * 128) + r * 128 + ((byte ^ r % 8 * 16) & 127);
+  }
 
   INGOT_DEV void start(const Prologue& prologue, Index b, Index x0, Index x_end) {
 #pragma unroll
@@ -122,7 +130,7 @@ template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Ra
           Vec<T, kGroup> v;
 #pragma unroll
           for (int i = 0; i < kGroup; ++i) v[i] = staged[j][g + i];
-          sts(stage + place_of(j) + g * kSize, v);
+          sts(stage + place_of(j, g), v);
         }
       }
     }

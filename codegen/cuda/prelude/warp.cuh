@@ -6,6 +6,8 @@ template <class T> INGOT_DEV T shfl(T v, int lane) {
   INGOT_PTX(return __shfl_sync(~0u, v, lane);)
   INGOT_HOST(return emu_shfl(v, 0, lane);)
 }
+/// A value that is the same in all lanes, known to be so by the compiler.
+INGOT_DEV int warp_uniform(int v) { return shfl(v, 0); }
 template <class T> INGOT_DEV T shfl_xor(T v, int mask) {
   INGOT_PTX(
     if constexpr (sizeof(T) < 4) return (T)__shfl_xor_sync(~0u, (int)v, mask);

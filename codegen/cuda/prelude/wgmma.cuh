@@ -20,6 +20,11 @@ template <int N>
 INGOT_DEV void wgmma_wait() {
   INGOT_PTX(asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");) INGOT_HOST(emu_wgmma_wait(N);)
 }
+/// After the last wait: the compiler reads the accumulators only from here on.
+template <int L> INGOT_DEV void wgmma_results(float (&d)[L]) {
+#pragma unroll
+  for (int i = 0; i < L; ++i) { INGOT_PTX(asm volatile("" : "+f"(d[i]) :: "memory");) }
+}
 #ifdef INGOT_EMULATE
 #define INGOT_WGMMA(N)
 template <int Type, int TransA, int TransB, int L>

@@ -1,0 +1,139 @@
+#include "codegen/cuda/mma_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace ingot {
+namespace {
+
+constexpr MmaTile warps(int m, int n, int warp_m, int warp_n, int k_warps = 1) {
+  return {.m = m, .n = n, .warp_m = warp_m, .warp_n = warp_n, .k_warps = k_warps};
+}
+constexpr MmaTile kCandidates[] = {
+    warps(128, 128, 64, 32), warps(64, 256, 64, 32),   warps(256, 64, 64, 32),   warps(128, 64, 64, 32),
+    warps(64, 128, 64, 32),  warps(128, 64, 32, 32),   warps(64, 128, 32, 32),   warps(64, 64, 32, 32),
+    warps(64, 64, 32, 32, 2), warps(64, 32, 32, 32, 2), warps(32, 64, 32, 32, 2), warps(64, 32, 32, 32, 4),
+    warps(32, 64, 32, 32, 4), warps(32, 32, 32, 32, 4), warps(32, 32, 32, 32, 8),
+};
+// 16-bit operands only: there the larger tile of a warp is worth its registers.
+constexpr MmaTile kWideCandidates[] = {warps(128, 256, 64, 64), warps(256, 128, 64, 64), warps(128, 128, 64, 64)};
+
+constexpr MmaTile groups(int m, int n, int warp_m, int warp_n, bool overlap) {
+  return {.m = m, .n = n, .k = 64, .warp_m = warp_m, .warp_n = warp_n, .warpgroups = true, .overlap = overlap};
+}
+constexpr MmaTile kGroupCandidates[] = {
+    groups(128, 256, 64, 256, true),  groups(256, 128, 128, 128, true), groups(128, 192, 64, 192, true),
+    groups(128, 128, 64, 128, false), groups(128, 128, 64, 128, true),  groups(64, 256, 64, 128, false),
+    groups(128, 64, 64, 64, false),   groups(256, 64, 128, 64, false),  groups(64, 128, 64, 64, false),
+    groups(128, 96, 64, 96, false),   groups(128, 32, 64, 32, false),   groups(64, 128, 64, 128, false),
+    groups(64, 64, 64, 64, false),    groups(64, 96, 64, 96, false),    groups(64, 32, 64, 32, false),
+    groups(128, 64, 128, 64, false),
+};
+
+int step_of(const MmaTile& x, int element) { return x.warpgroups ? 64 : (element == 2 ? 32 : 16) * x.k_warps; }
+
+bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
+  x.k = step_of(x, p.element);
+  if (x.warpgroups) {
+    // Operands that are not along k lie in panels of 64.
+    if (machine.group_multiplies == 0 || p.element != 2 || (!p.b_along_k && x.warp_n % 64 != 0)) return false;
+  } else if (p.window && x.warp_m * x.warp_n > 64 * 32) {
+    return false;  // no registers left for the gathers
+  }
+  const int stages = (2 + x.overlap) * mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
+  return std::max(stages, mma_result_bytes(x, p.out_along_m)) <= machine.shared_limit;
+}
+
+int row_bytes(bool along_k, int tile, int tile_k, int element) {
+  return along_k ? tile * (tile_k * element + 16) : tile_k * (tile * element + (element == 2 ? 16 : 32));
+}
+
+}  // namespace
+
+int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int element) {
+  if (x.warpgroups) return (x.m + x.n) * x.k * element;
+  return row_bytes(a_along_k, x.m, x.k, element) + row_bytes(b_along_k, x.n, x.k, element);
+}
+int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
+
+int blocks_by_registers(const MmaTile& x, int element, bool window) {
+  if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + 80) * x.threads()), 1, 3);
+  const int results = x.warp_m * x.warp_n;
+  const int registers = element == 4 ? results / 16 + (window ? 128 : 64) : results / 32 + 80;
+  return std::clamp(65536 / (registers * x.threads()), 1, 2);
+}
+
+MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
+  MmaMachine m;
+  m.sms = target.parallel_units;
+  const int cc = target.compute_capability;
+  // What mma.sync reaches; consumer chips have half the units of a data-centre one.
+  const double f16 = cc == 80 || cc == 90 || cc == 100 ? 1000 : 500;
+  m.multiplies = unit == MultiplyUnit::Tf32x3 ? f16 / 6 : f16;
+  m.group_multiplies = cc == 90 && unit != MultiplyUnit::Tf32x3 ? 1800 : 0;
+  m.shared_limit = target.shared_bytes;
+  m.clusters = cc >= 90;
+  return m;
+}
+
+std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machine) {
+  std::vector<MmaTile> tiles;
+  const auto add = [&](const auto& list) {
+    for (const MmaTile& x : list)
+      if (fits(p, machine, x)) tiles.push_back(x);
+  };
+  if (machine.group_multiplies > 0) add(kGroupCandidates);
+  if (tiles.empty()) add(kCandidates);
+  if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
+  return tiles;
+}
+
+MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int cluster) {
+  x.k = step_of(x, p.element);
+  const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch * cluster;
+  const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
+  if (!x.warpgroups) {
+    x.stages = std::clamp(std::min(machine.shared_limit, 100 << 10) / stage, 2, 4);  // two blocks on a large SM
+    return x;
+  }
+  const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
+                              static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
+  const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)), least = 2 + x.overlap;
+  x.stages = std::clamp((machine.shared_limit / blocks - 1024) / stage, least, 8);
+  x.stages = std::clamp(steps + x.overlap, least, x.stages);
+  return x;
+}
+
+double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, int cluster) {
+  const MmaTile x = completed(p, machine, tile, cluster);
+  const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch;
+  const double blocks = std::ceil(tiles * cluster / machine.sms);  // on that SM
+  const double k = std::ceil(p.k / cluster / x.k) * x.k;
+  const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
+  const int shared = std::max((x.warpgroups ? x.stages : 3) * stage, mma_result_bytes(x, p.out_along_m));
+  const double residents = std::clamp(machine.shared_limit / shared, 1, blocks_by_registers(x, p.element, p.window));
+  const double together = std::min(blocks, residents), warps = x.threads() / 32.0;
+  // Fewer warps wait for each other; products of a warpgroup run by themselves.
+  const double busy = x.warpgroups ? 1.0 : std::min(1.0, std::min(together * warps, 16.0) / 10.0);
+  const double multiplies = x.m * x.n * k / ((x.warpgroups ? machine.group_multiplies : machine.multiplies) * busy);
+  const double rows = x.warpgroups ? 64 : x.warp_m, reads = x.m * x.n * (1.0 / rows + 1.0 / x.warp_n);
+  const double fragments = (reads + x.m + x.n) * k * p.element / machine.shared_bytes;
+  const double memory = (x.m * p.a.bytes + x.n * p.b.bytes) * k / machine.l2_bytes;
+  const double gathers = (x.m * p.a.gather + x.n * p.b.gather) * k;
+  const double results = x.m * x.n * p.result_bytes / machine.memory_bytes / cluster +
+                         (cluster > 1 ? x.m * x.n / 16.0 : 0) + (x.warpgroups ? x.m * x.n * 8 / machine.shared_bytes : 0);
+  const double work = std::max({multiplies, fragments, memory});
+  // The warps of a block are in step: one gathers, multiplies or stores while another does the same. Another block of the
+  // SM fills the gaps; a warpgroup's product runs beside its gathers, but for the wait at the end of a step.
+  const double gaps = x.warpgroups ? (x.overlap ? 40 : 120) * k / x.k : 0;
+  const double main = together > 1    ? std::max(work, gathers) + 0.3 * std::min(work, gathers)
+                      : x.warpgroups ? std::max(work, gathers) + gaps
+                                      : work + gathers;
+  const double fill = 800 + stage / 20.0;
+  const double overlapped = std::max(std::max(main, results), (main + fill + results) / together);
+  const double latency = 1500 + fill + 60 * k / x.k + (cluster > 1 ? 1500 : 0) + 150 * x.k_warps;
+  return blocks * overlapped + latency;
+}
+
+}  // namespace ingot

@@ -1,0 +1,47 @@
+// What a contraction costs on tensor cores, tile by tile: the estimate by which plan_mma.cpp chooses.
+#pragma once
+
+#include <vector>
+
+#include "codegen/kernel/kernel.h"
+#include "compiler/support/target_traits.h"
+
+namespace ingot {
+
+/// What the estimate knows about one operand.
+struct OperandCost {
+  double bytes = 4, gather = 0;  // of an element: in memory, and cycles of one SM to fetch it
+};
+
+/// Numbers of one SM, in a cycle.
+struct MmaMachine {
+  double sms = 132, multiplies = 1000, group_multiplies = 0;  // by warps; by warpgroups (0: there is no wgmma)
+  double shared_bytes = 128, l2_bytes = 40, memory_bytes = 18;
+  int shared_limit = 0;  // of a block
+  bool clusters = false;
+};
+MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit);
+
+/// A contraction with numbers for extents.
+struct MmaProblem {
+  double m = 1, n = 1, k = 1, batch = 1;
+  OperandCost a, b;
+  double result_bytes = 4;  // of one result: what the epilogue loads and stores
+  int element = 4;          // bytes, in shared memory
+  bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
+};
+
+/// The tiles that fit operands and machine; k and stages are still open.
+std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine& machine);
+/// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.
+MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, int cluster);
+/// Cycles of the busiest SM.
+double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile, int cluster);
+
+/// Shared memory: of one stage, and of the tile of results.
+int mma_stage_bytes(const MmaTile& tile, bool a_along_k, bool b_along_k, int element);
+int mma_result_bytes(const MmaTile& tile, bool out_along_m);
+/// Blocks that registers allow on one SM.
+int blocks_by_registers(const MmaTile& tile, int element, bool window);
+
+}  // namespace ingot

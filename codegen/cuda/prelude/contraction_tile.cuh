@@ -1,0 +1,98 @@
+// What contractions on tensor cores share whatever multiplies: which block computes which tile, and the way of a tile of
+// results through shared memory to the epilogue. Functors and plan are described in contraction_mma.cuh.
+#pragma once
+#include "prelude/memory.cuh"
+#include "prelude/sync.cuh"
+
+/// The results in shared memory: rows along the direction of the output, padded against bank conflicts.
+template <class Plan> struct ResultTile {
+  typedef typename Plan::index Index;
+  static constexpr int kLong = Plan::out_along_m ? Plan::tile_m : Plan::tile_n;
+  static constexpr int kShort = Plan::out_along_m ? Plan::tile_n : Plan::tile_m;
+  static constexpr int kRow = (kLong + (Plan::out_along_m ? 4 : 8)) * 4;
+
+  /// Adds N results from (m, n) on, along the rows, to what is there; the first of those that share a tile starts.
+  template <int N> static INGOT_DEV void put(u32 shared, int m, int n, const float* values, bool first) {
+    const u32 at = shared + (Plan::out_along_m ? n : m) * kRow + (Plan::out_along_m ? m : n) * 4;
+    Vec<float, N> v = {};
+    if (!first) v = lds<Vec<float, N>>(at);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] += values[i];
+    sts(at, v);
+  }
+  template <class Epilogue>
+  INGOT_DEV void finish(const Epilogue& epilogue, Index batch, Index m0, Index n0, Index m_end, Index n_end,
+                        u32 shared) {
+    constexpr int kVector = Plan::e_vector, kAcross = kLong / kVector, kPartRows = kShort / Plan::cluster_k;
+    const int first = Plan::cluster_k > 1 ? (int)cluster_rank() * kPartRows : 0;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < kPartRows * kAcross; i += Plan::threads) {
+      const int r = first + i / kAcross, c = i % kAcross * kVector;
+      const Index m = m0 + (Plan::out_along_m ? c : r), n = n0 + (Plan::out_along_m ? r : c);
+      if (m >= m_end || n >= n_end) continue;
+      float values[kVector];
+      gather(values, shared + r * kRow + c * 4);
+      epilogue(batch, m, n, values);
+    }
+  }
+  template <int N> static INGOT_DEV void gather(float (&values)[N], u32 at) {
+    constexpr int kGroup = N < 4 ? N : 4;
+#pragma unroll
+    for (int g = 0; g < N; g += kGroup) {
+      Vec<float, kGroup> sum = {};
+      if constexpr (Plan::cluster_k == 1) {
+        sum = lds<Vec<float, kGroup>>(at + g * 4);
+      } else {
+#pragma unroll
+        for (int rank = 0; rank < Plan::cluster_k; ++rank) {
+          const Vec<float, kGroup> part = lds_cluster<kGroup>(at + g * 4, rank);
+#pragma unroll
+          for (int i = 0; i < kGroup; ++i) sum[i] += part[i];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) values[g + i] = sum[i];
+    }
+  }
+};
+
+/// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ... Neighbours in
+/// the grid share columns of B, eight rows of tiles at a time, for the sake of L2.
+template <class Plan, class Tile, class OperandA, class OperandB, class PrologueA, class PrologueB, class Epilogue>
+INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const Epilogue& epilogue,
+                                 typename Plan::index batches, typename Plan::index m_end,
+                                 typename Plan::index n_end, typename Plan::index k_end, u32 shared) {
+  typedef typename Plan::index Index;
+  constexpr int kBand = 8;
+  const Index tiles_m = (m_end + Plan::tile_m - 1) / Plan::tile_m, tiles_n = (n_end + Plan::tile_n - 1) / Plan::tile_n;
+  const Index block = blockIdx.x / Plan::cluster_k;
+  if (block >= tiles_m * tiles_n) return;
+  const Index band = block / (kBand * tiles_n) * kBand;
+  const Index rows = tiles_m - band < kBand ? tiles_m - band : kBand, at = block - band * tiles_n;
+  const Index m0 = (band + at % rows) * Plan::tile_m, n0 = at / rows * Plan::tile_n;
+  Index k_begin = 0, k_stop = k_end;
+  if constexpr (Plan::cluster_k > 1) {
+    const Index steps = (k_end + Plan::tile_k - 1) / Plan::tile_k;
+    const Index part = (steps + Plan::cluster_k - 1) / Plan::cluster_k * Plan::tile_k;
+    k_begin = (Index)cluster_rank() * part;
+    k_stop = k_begin + part < k_end ? k_begin + part : k_end;
+  }
+  for (Index batch = blockIdx.z; batch < batches; batch += gridDim.z) {
+    Tile tile;
+    OperandA in_a;
+    OperandB in_b;
+    in_a.start(a, batch, m0, m_end);
+    in_b.start(b, batch, n0, n_end);
+    tile.clear();
+    Tile::accumulate(tile, in_a, in_b, a, b, k_begin, k_stop, shared);
+#pragma unroll
+    for (int w = 0; w < Plan::k_warps; ++w) {
+      if (Tile::warp_k() == w) tile.put_all(shared, w == 0);
+      if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();
+    }
+    if constexpr (Plan::cluster_k > 1) cluster_sync();
+    tile.finish(epilogue, batch, m0, n0, m_end, n_end, shared);
+    if constexpr (Plan::cluster_k > 1) cluster_sync();
+    else cta_sync();
+  }
+}

@@ -1,0 +1,153 @@
+// The main loop of a matrix product by warpgroups (wgmma, sm_90a), 16-bit operands. Functors and plan are those of
+// contraction_mma.cuh, with two differences: warp_m (a multiple of 64) and warp_n are the tile of a warpgroup, and
+// `overlap` keeps one product in flight while the next stage is waited for, at the price of one stage of the ring.
+//
+// An operand lies in the ring as wgmma reads it: along k, rows of 64 elements (128 bytes), their 16-byte chunks permuted
+// by the row; else panels of 64 rows or columns, one 128-byte row for each k.
+#pragma once
+#include "prelude/contraction_tile.cuh"
+#include "prelude/mma_operand.cuh"
+#include "prelude/warp.cuh"
+#include "prelude/wgmma.cuh"
+
+INGOT_WGMMA(32)
+INGOT_WGMMA(64)
+INGOT_WGMMA(96)
+INGOT_WGMMA(128)
+INGOT_WGMMA(192)
+INGOT_WGMMA(256)
+
+template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultTile<Plan> {
+  typedef typename Plan::index Index;
+  typedef ResultTile<Plan> Results;
+  static constexpr int kGroupsM = Plan::tile_m / Plan::warp_m, kGroupsN = Plan::tile_n / Plan::warp_n;
+  static constexpr int kM = Plan::warp_m / 64, kN = Plan::warp_n / 2, kType = MmaTraits<typename Plan::element>::type;
+  static constexpr int kPanel = Plan::tile_k * 128;  // of an operand that is not along k
+  static_assert(kGroupsM * kGroupsN * 128 == Plan::threads, "the tile does not divide among the warpgroups");
+  static_assert(Plan::tile_k == 64 && Plan::k_warps == 1, "a stage is one row of 128 bytes");
+  float acc[kM][kN];
+
+  static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }
+  static INGOT_DEV int group_m() { return group() % kGroupsM * Plan::warp_m; }
+  static INGOT_DEV int group_n() { return group() / kGroupsM * Plan::warp_n; }
+  static INGOT_DEV int warp_k() { return 0; }
+
+  INGOT_DEV void clear() {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) acc[i][j] = 0;
+    }
+  }
+  /// The descriptor of 16 steps of k from `k` on, from row or column `x` on.
+  template <bool AlongK> static INGOT_DEV u64 operand(u32 stage, int x, int k) {
+    return AlongK ? wgmma_desc(stage + x * 128 + k * 2, 16, 1024, kSwizzle128)
+                  : wgmma_desc(stage + x / 64 * kPanel + k * 128, kPanel, 1024, kSwizzle128);
+  }
+  INGOT_DEV void start(u32 stage_a, u32 stage_b) {
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < Plan::tile_k; k += 16) {
+      const u64 b = operand<Plan::b_along_k>(stage_b, group_n(), k);
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {
+        const u64 a = operand<Plan::a_along_k>(stage_a, group_m() + i * 64, k);
+        wgmma<kType, !Plan::a_along_k, !Plan::b_along_k>(acc[i], a, b, 1);
+      }
+    }
+    wgmma_commit();
+  }
+  template <int InFlight> INGOT_DEV void wait() {
+    wgmma_wait<InFlight>();
+    if constexpr (InFlight == 0) {
+#pragma unroll
+      for (int i = 0; i < kM; ++i) wgmma_results(acc[i]);
+    }
+  }
+  INGOT_DEV void put_all(u32 shared, bool first) const {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; j += 4) {
+        const int m = group_m() + i * 64 + warp * 16 + lane / 4, n = group_n() + j * 2 + lane % 4 * 2;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          if constexpr (Plan::out_along_m) {
+            Results::template put<1>(shared, m + h * 8, n, acc[i] + j + h * 2, first);
+            Results::template put<1>(shared, m + h * 8, n + 1, acc[i] + j + h * 2 + 1, first);
+          } else {
+            Results::template put<2>(shared, m + h * 8, n, acc[i] + j + h * 2, first);
+          }
+        }
+      }
+    }
+  }
+  template <class PrologueA, class PrologueB>
+  static INGOT_DEV void accumulate(WgmmaTile& tile, OperandA& in_a, OperandB& in_b, const PrologueA& a,
+                                   const PrologueB& b, Index k_begin, Index k_end, u32 shared) {
+    constexpr int kStage = OperandA::kBytes + OperandB::kBytes, kRing = Plan::stages * kStage;
+    constexpr int kAhead = Plan::stages - 1 - Plan::overlap;  // stages on their way
+    static_assert(kAhead >= 1, "too few stages");
+    const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
+    const auto copy = [&](u32 offset, Index step) {
+      if (step < steps) {
+        in_a.copy(a, shared + offset, step, k_begin, k_end);
+        in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
+      }
+      cp_async_commit();
+    };
+    in_a.table = shared + kRing;
+    in_b.table = shared + kRing + OperandA::kTableBytes;
+    for (int s = 0; s <= OperandA::kAhead; ++s) in_a.prepare(a, s, k_begin);
+    for (int s = 0; s <= OperandB::kAhead; ++s) in_b.prepare(b, s, k_begin);
+    if constexpr (OperandA::kTable || OperandB::kTable) cta_sync();
+#pragma unroll 1
+    for (int s = 0; s < kAhead; ++s) copy(s * kStage, s);
+    if (steps > 0) {
+      in_a.fetch(a, 0, k_begin, k_end);
+      in_b.fetch(b, 0, k_begin, k_end);
+      in_a.store(shared);
+      in_b.store(shared + OperandA::kBytes);
+    }
+    u32 now = 0, free = kAhead * kStage == kRing ? 0 : kAhead * kStage;
+    const auto following = [&](u32 offset) { return offset + kStage == kRing ? 0 : offset + kStage; };
+#pragma unroll 1
+    for (Index step = 0; step < steps; ++step) {
+      cp_async_wait<kAhead - 1>();
+      fence_proxy_async();
+      cta_sync();  // this stage is complete, and nobody multiplies what the free one held
+      tile.start(shared + now, shared + now + OperandA::kBytes);
+      copy(free, step + kAhead);
+      const bool more = step + 1 < steps;
+      if (more) {
+        in_a.fetch(a, step + 1, k_begin, k_end);
+        in_b.fetch(b, step + 1, k_begin, k_end);
+        in_a.prepare(a, step + 1 + OperandA::kAhead, k_begin);
+        in_b.prepare(b, step + 1 + OperandB::kAhead, k_begin);
+      }
+      tile.template wait<Plan::overlap>();
+      now = following(now);
+      free = following(free);
+      if (more) {
+        in_a.store(shared + now);
+        in_b.store(shared + now + OperandA::kBytes);
+      }
+    }
+    tile.template wait<0>();
+    cp_async_wait<0>();
+    cta_sync();
+  }
+};
+
+template <class Plan, class PrologueA, class PrologueB, class Epilogue>
+INGOT_DEV void contraction_wgmma(const PrologueA& a, const PrologueB& b, const Epilogue& epilogue,
+                                 typename Plan::index batches, typename Plan::index m_end,
+                                 typename Plan::index n_end, typename Plan::index k_end, u32 shared) {
+  typedef MmaOperand<Plan, PrologueA, Plan::tile_m, Plan::a_along_k, Plan::a_vector, Plan::a_raw, Plan::a_table, true>
+      OperandA;
+  typedef MmaOperand<Plan, PrologueB, Plan::tile_n, Plan::b_along_k, Plan::b_vector, Plan::b_raw, Plan::b_table, true>
+      OperandB;
+  typedef WgmmaTile<Plan, OperandA, OperandB> Tile;
+  contraction_tiles<Plan, Tile, OperandA, OperandB>(a, b, epilogue, batches, m_end, n_end, k_end, shared);
+}

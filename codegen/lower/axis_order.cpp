@@ -1,0 +1,94 @@
+#include "codegen/lower/axis_order.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kGuess = 64;  // of a dimension that nothing bounds
+
+/// Every dimension of an expression replaced by a number.
+int64_t guess(const Expr& e) {
+  std::unordered_map<std::string, int64_t> values;
+  visit(e, [&](const Expr& x) {
+    if (x.op() == ExprOp::Symbol) values[x.name()] = std::clamp(kGuess, x.low(), x.high());
+  });
+  return evaluate_int(e, values).value_or(kGuess);
+}
+
+/// The distance in elements of two neighbours along the axis; 0 when they are not evenly spaced.
+int64_t stride_of(const Expr& index, const Axis& axis) {
+  const auto c = linear_coefficient(index, axis.var.name());
+  return c ? std::abs(guess(*c)) : 0;
+}
+
+/// The index of the first Load of an expression.
+Expr first_load(const Expr& value) {
+  Expr found;
+  visit(value, [&](const Expr& x) {
+    if (x.op() == ExprOp::Load && !found.valid()) found = x.arg(0);
+  });
+  return found;
+}
+
+bool steps_by_one(const Expr& index, const std::vector<Axis>& axes) {
+  return std::any_of(axes.begin(), axes.end(), [&](const Axis& a) {
+    return !a.extent.is_const(1) && stride_of(index, a) == 1;
+  });
+}
+
+}  // namespace
+
+Expr first_store(const Body& body) {
+  for (const Stmt& s : body) {
+    if (auto* store = s.as<Store>()) return store->index;
+    Expr inner;
+    if (auto* loop = s.as<Loop>()) inner = first_store(loop->body);
+    if (auto* i = s.as<If>()) inner = first_store(i->body);
+    if (inner.valid()) return inner;
+  }
+  return Expr();
+}
+
+void sort_by_stride(std::vector<Axis>& axes, const Expr& index) {
+  if (!index.valid()) return;
+  const auto distance = [&](const Axis& a) {
+    const int64_t stride = stride_of(index, a);
+    return stride == 0 ? kNoLimit : stride;
+  };
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](const Axis& a, const Axis& b) { return distance(a) > distance(b); });
+}
+
+void orient(Contract& c) {
+  const Expr store = first_store(c.epilogue);
+  if (store.valid() && steps_by_one(store, c.m) && !steps_by_one(store, c.n)) {
+    std::swap(c.m, c.n);
+    std::swap(c.a, c.b);
+    std::swap(c.a_type, c.b_type);
+    for (auto it = c.batch.begin(); it != c.batch.end();) {
+      if (depends_on(c.b, it->var.name())) {
+        ++it;
+        continue;
+      }
+      c.m.insert(c.m.begin(), *it);
+      it = c.batch.erase(it);
+    }
+    sort_by_stride(c.m, store);
+    sort_by_stride(c.n, store);
+  }
+  for (const Expr& operand : {c.a, c.b}) {
+    const Expr load = first_load(operand);
+    const auto inner = std::find_if(c.k.begin(), c.k.end(), [&](const Axis& a) {
+      return !a.extent.is_const(1) && load.valid() && stride_of(load, a) == 1;
+    });
+    if (inner == c.k.end()) continue;
+    std::rotate(inner, inner + 1, c.k.end());
+    return;
+  }
+}
+
+}  // namespace ingot

@@ -1,0 +1,211 @@
+// Channels last: the values between kernels of a convolution network are stored with their channels innermost, and weights
+// in the order in which the products read them. Types keep saying what is in memory: a value that is stored in another order
+// than the model's gets the permuted shape, the kernel that writes it ends with a Transpose, and those that read it begin
+// with the inverse. Both are index maps, so no kernel is added.
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "compiler/expr/simplify.h"
+#include "compiler/ops/registry.h"
+#include "compiler/ops/rows.h"
+#include "passes/passes.h"
+
+namespace ingot {
+namespace {
+
+using Permutation = std::vector<int64_t>;
+
+/// [0, 2, ..., rank-1, 1]
+Permutation channels_last(size_t rank) {
+  Permutation p{0};
+  for (size_t d = 2; d < rank; ++d) p.push_back(static_cast<int64_t>(d));
+  p.push_back(1);
+  return p;
+}
+Permutation inverse_of(const Permutation& perm) {
+  Permutation inverse(perm.size());
+  for (size_t d = 0; d < perm.size(); ++d) inverse[static_cast<size_t>(perm[d])] = static_cast<int64_t>(d);
+  return inverse;
+}
+template <class T>
+std::vector<T> permuted(const std::vector<T>& items, const Permutation& perm) {
+  std::vector<T> result;
+  for (int64_t d : perm) result.push_back(items[static_cast<size_t>(d)]);
+  return result;
+}
+
+Tensor permuted(const Tensor& from, const Permutation& perm) {
+  const size_t rank = perm.size(), size = size_of(from.type());
+  std::vector<int64_t> strides(rank, 1);
+  for (size_t d = rank - 1; d > 0; --d) strides[d - 1] = strides[d] * from.dims()[d];
+  strides = permuted(strides, perm);
+  Tensor to(from.type(), permuted(from.dims(), perm));
+  std::vector<int64_t> at(rank, 0);
+  int64_t source = 0;
+  auto* out = static_cast<char*>(to.mutable_data());
+  const auto* in = static_cast<const char*>(from.data());
+  for (int64_t i = 0; i < to.count(); ++i) {
+    std::memcpy(out + static_cast<size_t>(i) * size, in + static_cast<size_t>(source) * size, size);
+    for (size_t d = rank; d-- > 0;) {
+      source += strides[d];
+      if (++at[d] < to.dims()[d]) break;
+      source -= strides[d] * to.dims()[d];
+      at[d] = 0;
+    }
+  }
+  return to;
+}
+
+/// The body reads input `i` in its new order.
+void read_through(Graph& body, size_t i, const Permutation& perm) {
+  const ValueId in = body.inputs[i];
+  const TensorType logical = body.value(in).type;
+  const std::vector<NodeId> users = body.value(in).users;
+  body.value(in).type.shape = permuted(logical.shape, perm);
+  const NodeId back = body.add_node(&op("Transpose"), AttrsBox::of(PermAttrs{inverse_of(perm)}), {in}, {logical}, {});
+  for (NodeId u : users) body.replace_use(u, in, body.node(back).outputs[0]);
+}
+/// The body writes output `i` in its new order.
+void write_through(Graph& body, size_t i, const Permutation& perm) {
+  TensorType type = body.value(body.outputs[i]).type;
+  type.shape = permuted(type.shape, perm);
+  const NodeId moved =
+      body.add_node(&op("Transpose"), AttrsBox::of(PermAttrs{perm}), {body.outputs[i]}, {type}, {});
+  body.outputs[i] = body.node(moved).outputs[0];
+}
+
+class Assigner {
+ public:
+  explicit Assigner(Graph& graph) : g_(graph) {}
+
+  bool run() {
+    for (NodeId id : g_.order()) {
+      if (g_.node(id).body) choose(id);
+    }
+    for (NodeId id : g_.order()) {
+      if (g_.node(id).body) apply(id);
+    }
+    return changed_;
+  }
+
+ private:
+  /// The dimension of every value of the body that holds the channels, where it is known to.
+  std::map<ValueId, size_t> channel_axes(const Node& n) const {
+    std::map<ValueId, size_t> axes;
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      if (last_.count(n.inputs[i])) axes[n.body->inputs[i]] = 1;
+    for (NodeId id : n.body->order()) follow(*n.body, n.body->node(id), axes);
+    return axes;
+  }
+  static void follow(const Graph& body, const Node& n, std::map<ValueId, size_t>& axes) {
+    const bool product = n.op->name == "Conv" || n.op->name == "ConvTranspose" || n.op->name == "DepthwiseConv";
+    const size_t rank = body.value(n.outputs[0]).type.rank();
+    std::optional<size_t> axis;
+    for (ValueId v : n.inputs)
+      if (!axis && v.valid() && axes.count(v) && body.value(v).type.rank() == rank) axis = axes.at(v);
+    if (product && rank >= 3) axis = 1;
+    if (!axis) return;
+    if ((n.op->name == "Reshape" || n.op->lowers_as<Element>()) && !keeps_dimension(body, n, *axis)) return;
+    if (n.op->name == "Transpose") {
+      const Permutation to = inverse_of(n.attrs.as<PermAttrs>().perm);
+      axis = static_cast<size_t>(to[*axis]);
+    }
+    for (ValueId v : n.outputs) axes[v] = *axis;
+  }
+  /// Input and output agree in everything up to this dimension.
+  static bool keeps_dimension(const Graph& body, const Node& n, size_t axis) {
+    const Shape &in = body.value(n.inputs[0]).type.shape, &out = body.value(n.outputs[0]).type.shape;
+    for (size_t d = 0; d <= axis; ++d)
+      if (d >= in.size() || d >= out.size() || !proves_equal(in[d], out[d])) return false;
+    return true;
+  }
+  void choose(NodeId id) {
+    const Node& n = g_.node(id);
+    const auto axes = channel_axes(n);
+    std::vector<ValueId> chosen;
+    for (size_t o = 0; o < n.outputs.size(); ++o) {
+      const auto axis = axes.find(n.body->outputs[o]);
+      const bool fits = axis != axes.end() && axis->second == 1 && g_.value(n.outputs[o]).type.rank() >= 3;
+      if (fits && !g_.is_output(n.outputs[o])) chosen.push_back(n.outputs[o]);
+    }
+    // A pointwise kernel walks all its outputs with one index.
+    if (n.attrs.as<FusedAttrs>().kind == "points" && chosen.size() != n.outputs.size()) return;
+    last_.insert(chosen.begin(), chosen.end());
+  }
+
+  /// The order in which a body's product or window reads a weight; empty for the order that it has.
+  Permutation weight_order(const Node& n, size_t input) const {
+    const Graph& body = *n.body;
+    const ValueId in = body.inputs[input];
+    const auto& users = body.value(in).users;
+    if (users.size() != 1) return {};
+    const Node& reader = body.node(users[0]);
+    const size_t rank = body.value(in).type.rank();
+    if (rank < 3 || reader.inputs.size() < 2 || reader.inputs[1] != in) return {};
+    if (reader.op->name == "Conv") return reads_channels_last(n, reader.inputs[0]) ? channels_last(rank) : Permutation{};
+    if (reader.op->name != "DepthwiseConv" && reader.op->name != "ConvTranspose") return {};
+    Permutation first_last;
+    for (size_t d = 1; d < rank; ++d) first_last.push_back(static_cast<int64_t>(d));
+    first_last.push_back(0);
+    return first_last;
+  }
+  bool reads_channels_last(const Node& n, ValueId v) const {
+    const auto axes = channel_axes(n);
+    const auto it = axes.find(v);
+    return it != axes.end() && it->second == 1;
+  }
+  void apply(NodeId id) {
+    for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
+      const ValueId v = g_.node(id).inputs[i];
+      if (g_.value(v).constant) {
+        const Permutation perm = weight_order(g_.node(id), i);
+        if (!perm.empty()) set_weight(id, i, perm);
+      } else if (last_.count(v)) {
+        changes_.push_back({id, i, channels_last(g_.value(v).type.rank())});
+      }
+    }
+    Node& n = g_.node(id);
+    for (const Change& c : changes_) read_through(*n.body, c.input, c.perm);
+    changes_.clear();
+    for (size_t o = 0; o < n.outputs.size(); ++o) {
+      if (!last_.count(n.outputs[o])) continue;
+      Value& v = g_.value(n.outputs[o]);
+      const Permutation perm = channels_last(v.type.rank());
+      write_through(*n.body, o, perm);
+      v.type.shape = permuted(v.type.shape, perm);
+      changed_ = true;
+    }
+  }
+  void set_weight(NodeId id, size_t input, const Permutation& perm) {
+    const ValueId v = g_.node(id).inputs[input];
+    ValueId& moved = weights_[{v, perm}];
+    if (!moved.valid()) {
+      moved = g_.add_constant(std::make_shared<Tensor>(permuted(*g_.value(v).constant, perm)), g_.value(v).name);
+    }
+    g_.replace_use(id, v, moved);
+    changes_.push_back({id, input, perm});
+    changed_ = true;
+  }
+
+  struct Change {
+    NodeId node;
+    size_t input;
+    Permutation perm;
+  };
+  Graph& g_;
+  std::set<ValueId> last_;
+  std::map<std::pair<ValueId, Permutation>, ValueId> weights_;
+  std::vector<Change> changes_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+Result<bool> assign_layouts(Graph& graph, const PassContext& ctx) {
+  if (ctx.target.kind != TargetKind::Cuda || !ctx.fuse) return false;
+  return Assigner(graph).run();
+}
+
+}  // namespace ingot
