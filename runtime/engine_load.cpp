@@ -232,6 +232,7 @@ class ProgramReader {
     out.threads = k.threads();
     out.shared_bytes = k.shared_bytes();
     out.scratch_bytes = k.scratch_bytes();
+    out.waits_for_inputs = k.waits_for_inputs();
     for (const fb::Binary* b : each(k.binaries())) {
       const uint64_t stored = b->stored() ? b->stored() : b->size();
       if (b->offset() > s_.code.size || stored > s_.code.size - b->offset())

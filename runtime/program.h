@@ -76,6 +76,8 @@ struct KernelInfo {
   int32_t threads = 1;  // CUDA: threads of a block
   int32_t shared_bytes = 0;  // CUDA: dynamic shared memory
   int64_t scratch_bytes = 0;  // CPU: bytes of `scratch`, 64-byte aligned
+  // CUDA: begins with griddepcontrol.wait, so that it may start before its predecessor ends.
+  bool waits_for_inputs = false;
 };
 
 constexpr int32_t kMaxLanes = 16;

@@ -85,6 +85,12 @@ Schedule rows(int threads, int rows_per_block, int vector) {
   return s;
 }
 
+Schedule columns(int threads, int points_per_block, int vector) {
+  Schedule s = rows(threads, points_per_block, vector);
+  s.kind = Schedule::Kind::Columns;
+  return s;
+}
+
 bool no_nvrtc() {
   if (nvrtc_version()) return false;
   WARN("skipped: " << nvrtc_version().error().to_string());
@@ -293,6 +299,17 @@ TEST_CASE("the planner gives products to tensor cores, and shares k where tiles 
   CHECK(large.tile.m * large.tile.n >= 128 * 128);
   CHECK(large.tile.warpgroups);
   CHECK(large.cluster_k == 1);
+}
+
+TEST_CASE("columns shared by any number of lanes", "[emulated]") {
+  for (const Sample& sample : {column_sum(500, 96), column_sum(7, 40)}) {
+    check_schedule(sample, columns(256, 8, 4));
+    check_schedule(sample, columns(64, 32, 1));
+    check_schedule(sample, columns(128, 4, 8));
+    check_schedule(sample, columns(1024, 2, 2));
+  }
+  check_schedule(column_sum(100, 65), columns(256, 16, 1));
+  CHECK(emit(column_sum(500, 4096), cuda_traits(90)).schedule.kind == Schedule::Kind::Columns);
 }
 
 TEST_CASE("rows shared by any number of lanes", "[emulated]") {

@@ -44,6 +44,11 @@ std::string CudaPrinter::signature() const {
                      cluster, kPlaceholderName, list);
 }
 
+void CudaPrinter::wait_for_inputs() {
+  expr_.include("sync.cuh");
+  out_.line("pdl_begin();");
+}
+
 void CudaPrinter::bind_dims() {
   std::unordered_set<std::string> used;
   const auto use = [&](const Expr& e) {
@@ -78,6 +83,7 @@ void PointsPrinter::print() {
   out_.splice(signature() + " {");
   out_.open_silently();
   bind_dims();
+  wait_for_inputs();
   const std::string total = expr_.named(total_of(kernel_.domain), "total");
   const std::string block = expr_.i32() ? "(int)blockIdx.x" : "(i64)blockIdx.x";
   const std::string thread =
@@ -85,19 +91,19 @@ void PointsPrinter::print() {
   if (schedule_.points_per_thread == 1) {
     out_.line(fmt::format("const {} point = {} * {} + {};", type, block, chunk, thread));
     out_.line(fmt::format("if (point >= {}) return;", total));
-    point("point");
+    print_points("point");
   } else {
     out_.directive("#pragma unroll");
     auto loop = out_.block(fmt::format("for (int part = 0; part < {}; ++part)", schedule_.points_per_thread), "part");
     out_.line(fmt::format("const {} point = ({} * {} + part) * {} + {};", type, block, schedule_.points_per_thread,
                           chunk, thread));
     out_.line(fmt::format("if (point >= {}) break;", total));
-    nested([&] { point("point"); });
+    nested([&] { print_points("point"); });
   }
   out_.close();
 }
 
-void PointsPrinter::point(const std::string& position) {
+void CudaPrinter::print_points(const std::string& position) {
   std::vector<Axis> axes = kernel_.domain;
   if (schedule_.vector == 1 || axes.empty()) {
     bind_axes(axes, position);
@@ -115,6 +121,11 @@ Result<std::string> print_cuda(const Kernel& kernel, const Schedule& schedule) {
     if (b.type == DType::String) return unsupported("a string tensor in a kernel: " + b.name);
   if (schedule.kind == Schedule::Kind::Points) {
     PointsPrinter printer(kernel, schedule, i32);
+    printer.print();
+    return printer.finish();
+  }
+  if (schedule.kind == Schedule::Kind::Columns) {
+    ColumnsPrinter printer(kernel, schedule, i32);
     printer.print();
     return printer.finish();
   }

@@ -21,6 +21,10 @@ class CudaPrinter : public CPrinter {
  protected:
   std::string signature() const;
   void bind_dims();          // "const int N = (int)dim_N;" for the dims that the kernel uses
+  /// Before the first access to memory.
+  void wait_for_inputs();
+  /// The body at this position of the domain, for `vector` points from there on.
+  void print_points(const std::string& position);
   bool is_written(int buffer) const { return written_.count(buffer) > 0; }
   std::string dim_parameter(const Expr& dim) const;
 
@@ -34,9 +38,28 @@ class PointsPrinter : public CudaPrinter {
  public:
   using CudaPrinter::CudaPrinter;
   void print();
+};
+
+/// Columns: neighbouring threads take neighbouring points (`vector` each), rows_per_block threads side by side; the others
+/// of the block share their points, and divide loops and reductions among them.
+class ColumnsPrinter : public CudaPrinter {
+ public:
+  ColumnsPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
+      : CudaPrinter(kernel, schedule, i32),
+        groups_(schedule.rows_per_block),
+        lanes_per_point_(schedule.threads / schedule.rows_per_block) {}
+  void print();
+
+ protected:
+  void store(const Store& s) override;
+  void loop(const Loop& s) override;
+  void reduce(const Reduce& s) override;
 
  private:
-  void point(const std::string& position);
+  void share(const std::vector<Axis>& axes, const std::function<void()>& print_body);
+
+  int groups_, lanes_per_point_;
+  int depth_ = 0;  // > 0 inside a shared loop, where each lane is on its own
 };
 
 /// Rows: some lanes share a point of the domain. Loops and reductions at the top of the body are divided among them.

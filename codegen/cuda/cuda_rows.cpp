@@ -18,6 +18,7 @@ void RowsPrinter::print() {
   out_.splice(signature() + " {");
   out_.open_silently();
   bind_dims();
+  wait_for_inputs();
   if (shared_.total_bytes > 0) {
     expr_.include("memory.cuh");
     out_.line("INGOT_DYN_SHARED(shared);");

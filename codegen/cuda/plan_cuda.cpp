@@ -16,6 +16,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kGuess = 256;           // of an extent without a bound
 constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
 constexpr int64_t kSerialReduction = 64;  // longer reductions are shared by several threads, if neighbours
+constexpr int64_t kColumnLength = 24;     // longer columns are shared by several threads
 constexpr int64_t kWindowRun = 8;         // the innermost extent of a sliding window
 constexpr int64_t kPrivateElements = 64;  // a private array up to this size stays in registers or local memory
 
@@ -109,6 +110,50 @@ Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLo
   return s;
 }
 
+/// Of the largest accumulator of the body's reductions; one of ArgMax is a value and an index.
+int accumulator_bytes(const Body& body) {
+  int bytes = 0;
+  for (const Stmt& s : body) {
+    if (auto* r = s.as<Reduce>())
+      bytes = std::max(bytes, r->combine >= Combine::ArgMax ? 16 : static_cast<int>(size_of(r->value.type())));
+  }
+  return bytes;
+}
+
+/// Lanes can share the points of this kernel: nothing in it is private to a point or read after it was written.
+bool can_share_points(const Kernel& kernel) {
+  if (has_conditional_reduce(kernel.body)) return false;
+  for (const Stmt& s : kernel.body)
+    if (s.as<Alloc>()) return false;
+  std::vector<bool> written(kernel.buffers.size(), false), read(kernel.buffers.size(), false);
+  each_access(kernel.body, [&](int buffer, const Expr&, bool is_store) {
+    if (buffer < static_cast<int>(written.size())) (is_store ? written : read)[static_cast<size_t>(buffer)] = true;
+  });
+  for (size_t i = 0; i < written.size(); ++i)
+    if (written[i] && read[i]) return false;
+  return true;
+}
+
+Schedule plan_columns(const Kernel& kernel, const TargetTraits& target, const TopLoop& top) {
+  Schedule s;
+  s.kind = Schedule::Kind::Columns;
+  const Axis* inner = inner_axis(kernel.domain);
+  int size = 4;
+  each_access(top.work, [&](int buffer, const Expr&, bool) {
+    if (buffer < static_cast<int>(kernel.buffers.size()))
+      size = std::min(size, static_cast<int>(size_of(kernel.buffers[static_cast<size_t>(buffer)].type)));
+  });
+  s.vector = widest_vector(kernel, kernel.body, inner->var, inner->extent, std::min(8, 16 / size));
+  const int64_t points = std::max<int64_t>(estimate(total_of(kernel.domain), 4096) / s.vector, 1);
+  // 128 bytes side by side; then as many lanes as have a few steps each, while the machine has threads to spare.
+  s.rows_per_block = std::clamp(power_of_two_below(128 / (s.vector * size)), 1, power_of_two_below(points));
+  int lanes = std::clamp(power_of_two_below(top.length / 4), 2, 1024 / s.rows_per_block);
+  while (lanes > 8 && points * lanes > static_cast<int64_t>(target.parallel_units) * 2048) lanes /= 2;
+  while (lanes * s.rows_per_block < 32) lanes *= 2;
+  s.threads = lanes * s.rows_per_block;
+  return s;
+}
+
 }  // namespace
 
 Expr total_of(const std::vector<Axis>& axes) {
@@ -141,6 +186,8 @@ Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   const bool is_window = run && *run <= kWindowRun && top.length <= kSerialReduction;
   const bool is_column = along_points > along_loop && (many_points || top.length <= kSerialReduction);
   const bool is_wide_window = along_points == along_loop && many_points && top.length <= 8 * kSerialReduction;
+  const bool is_long = top.length > kColumnLength && point_axis && along_points > along_loop;
+  if (!is_window && is_long && can_share_points(kernel)) return plan_columns(kernel, target, top);
   if (is_window || is_column || is_wide_window) return plan_points(kernel, target);
   return plan_rows(kernel, target, top);
 }
@@ -173,6 +220,11 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   if (s.kind == Schedule::Kind::Points) {
     launch.grid[0] =
         simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.threads} * s.vector * s.points_per_thread)));
+    return launch;
+  }
+  if (s.kind == Schedule::Kind::Columns) {
+    launch.shared_bytes = s.threads * s.vector * accumulator_bytes(kernel.body);
+    launch.grid[0] = simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.rows_per_block} * s.vector)));
     return launch;
   }
   if (s.kind == Schedule::Kind::Rows) {

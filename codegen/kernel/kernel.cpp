@@ -65,6 +65,8 @@ static std::string to_string(const MmaTile& t) {
 std::string to_string(const Schedule& s) {
   switch (s.kind) {
     case Schedule::Kind::Points: return fmt::format("points threads={} vector={} per_thread={}", s.threads, s.vector, s.points_per_thread);
+    case Schedule::Kind::Columns:
+      return fmt::format("columns threads={} vector={} points_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt) {

@@ -91,11 +91,12 @@ struct MmaTile {
 
 /// What a planner chose. Plain numbers: printed, parsed from an override file, hashed with the kernel.
 struct Schedule {
-  enum class Kind : uint8_t { Points, Rows, Tiles } kind = Kind::Points;
+  enum class Kind : uint8_t { Points, Columns, Rows, Tiles } kind = Kind::Points;
   int threads = 256;           // CUDA: threads of a block
   int vector = 1;              // elements of one access along the innermost axis
   int points_per_thread = 1;   // Points
-  int rows_per_block = 1;      // Rows: points of the domain that a block works on; threads / rows_per_block lanes share one
+  int rows_per_block = 1;      // Rows, Columns: points (of `vector` neighbours) that a block works on; the other threads
+                               // share them: threads / rows_per_block lanes each
   int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles, plain arithmetic
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
   MmaTile tile;                  // tensor cores

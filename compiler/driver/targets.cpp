@@ -76,6 +76,7 @@ BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
   built.info.source = emitted.source;
   built.info.threads = emitted.threads;
   built.info.shared_bytes = emitted.shared_bytes;
+  built.info.waits_for_inputs = true;
   built.grid = emitted.grid;
   return built;
 }

@@ -114,6 +114,7 @@ class CudaKernel : public LoadedKernel {
   cuda::Function function = nullptr;
   std::string name;
   unsigned threads = 1, shared_bytes = 0;
+  bool waits_for_inputs = false;  // may start before its predecessor in the stream ends
   cuda::Module module() const { return module_; }
 
  private:
@@ -333,6 +334,14 @@ class CudaDevice : public Device {
   std::unique_ptr<Stream> default_stream_;
 };
 
+/// Instructions for it are in code for sm_90 and later chips.
+bool can_wait_for_inputs(const std::string& target) {
+  int capability = 0;
+  const bool named = std::sscanf(target.c_str(), "sm_%d", &capability) == 1 ||
+                     std::sscanf(target.c_str(), "ptx_%d", &capability) == 1;
+  return named && capability >= 90;
+}
+
 Result<std::unique_ptr<LoadedKernel>> CudaDevice::load(const KernelInfo& info) {
   INGOT_ENTER(api_, context_);
   const KernelBinary* binary = INGOT_TRY(pick_cuda_binary(info, info_.compute_capability));
@@ -348,6 +357,7 @@ Result<std::unique_ptr<LoadedKernel>> CudaDevice::load(const KernelInfo& info) {
   kernel->name = info.name;
   kernel->threads = static_cast<unsigned>(info.threads);
   kernel->shared_bytes = static_cast<unsigned>(info.shared_bytes);
+  kernel->waits_for_inputs = info.waits_for_inputs && api_.launch_kernel_ex && can_wait_for_inputs(binary->target);
   return std::unique_ptr<LoadedKernel>(std::move(kernel));
 }
 
@@ -373,9 +383,19 @@ Status CudaDevice::launch(const LoadedKernel& loaded, std::span<void* const> buf
   size_t n = 0;
   for (void* const& b : buffers) parameters[n++] = const_cast<void**>(&b);
   for (const int64_t& d : dims) parameters[n++] = const_cast<int64_t*>(&d);
-  const cuda::DriverStatus status = api_.launch_kernel(
-      kernel.function, static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]), static_cast<unsigned>(grid[2]),
-      kernel.threads, 1, 1, kernel.shared_bytes, use(stream).handle, parameters, nullptr);
+  const auto x = static_cast<unsigned>(grid[0]), y = static_cast<unsigned>(grid[1]),
+             z = static_cast<unsigned>(grid[2]);
+  const cuda::Stream queue = use(stream).handle;
+  cuda::DriverStatus status = cuda::kSuccess;
+  if (kernel.waits_for_inputs) {
+    cuda::LaunchAttribute early{cuda::LaunchAttributeId::ProgrammaticStreamSerialization, {}, {}};
+    early.value = 1;
+    const cuda::LaunchConfig config{x, y, z, kernel.threads, 1, 1, kernel.shared_bytes, queue, &early, 1};
+    status = api_.launch_kernel_ex(&config, kernel.function, parameters, nullptr);
+  } else {
+    status = api_.launch_kernel(kernel.function, x, y, z, kernel.threads, 1, 1, kernel.shared_bytes, queue, parameters,
+                                nullptr);
+  }
   if (status != cuda::kSuccess) return api_.error(status, "launch_kernel").add("kernel " + kernel.name);
   return {};
 }

@@ -44,6 +44,32 @@ template <int Lanes, class Op, class T> INGOT_DEV T warp_reduce(T v, Op op) {
 constexpr int kReduceSlot = 16;                      // bytes of one warp's value
 constexpr int kReduceScratch = 32 * kReduceSlot;     // shared bytes of one block reduction
 
+/// Over the lanes of a block whose thread lane * Groups + group holds part of the values of `group`: `Lanes` of them, a
+/// power of two. Takes the scratch of all threads' values.
+template <int Groups, int Lanes, int V, class Op, class T>
+INGOT_DEV void column_reduce(T (&v)[V], Op op, u32 scratch) {
+  constexpr int kThreads = Groups * Lanes;
+  const int lane = threadIdx.x / Groups;
+  const auto place = [&](int i, int thread) { return scratch + (i * kThreads + thread) * (u32)sizeof(T); };
+  cta_sync();  // what another reduction left there has been read
+#pragma unroll
+  for (int i = 0; i < V; ++i) sts(place(i, threadIdx.x), v[i]);
+#pragma unroll
+  for (int half = Lanes / 2; half > 0; half /= 2) {
+    cta_sync();
+    if (lane < half) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        v[i] = op(v[i], lds<T>(place(i, threadIdx.x + half * Groups)));
+        sts(place(i, threadIdx.x), v[i]);
+      }
+    }
+  }
+  cta_sync();
+#pragma unroll
+  for (int i = 0; i < V; ++i) v[i] = lds<T>(place(i, threadIdx.x % Groups));
+}
+
 /// Over a block of `Threads` threads, a power of two. Consecutive reductions take turns with two scratch areas: whoever
 /// writes the first again has passed the barrier of the second, which everyone reaches after reading the first.
 template <int Threads, class Op, class T> INGOT_DEV T block_reduce(T v, Op op, u32 scratch) {

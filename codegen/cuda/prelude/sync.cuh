@@ -80,9 +80,18 @@ template <int Registers> INGOT_DEV void setmaxnreg_inc() {
   INGOT_HOST(emu_setmaxnreg(Registers);)
 }
 
+// Programmatic dependent launch (sm_90): a kernel may start while the one before it in the stream still runs.
 /// After pdl_wait the results of the previous kernel may be read, and its inputs overwritten.
-INGOT_DEV void pdl_launch_dependents() { INGOT_PTX(asm volatile("griddepcontrol.launch_dependents;" ::: "memory");) }
 INGOT_DEV void pdl_wait() {
-  INGOT_PTX(asm volatile("griddepcontrol.wait;" ::: "memory");)
+  INGOT_PTX(if constexpr (kArch >= 90) asm volatile("griddepcontrol.wait;" ::: "memory");)
   INGOT_HOST(emu_pdl_wait();)
+}
+/// Lets the next kernel start. Only after pdl_wait: so no more than two kernels run side by side, and none reads through
+/// a cache that was filled before its input was written.
+INGOT_DEV void pdl_launch_dependents() {
+  INGOT_PTX(if constexpr (kArch >= 90) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");)
+}
+INGOT_DEV void pdl_begin() {
+  pdl_wait();
+  pdl_launch_dependents();
 }
