@@ -31,6 +31,13 @@ Result<bool> fold_scales(Graph& graph, const PassContext& ctx);
 /// Bias and activation that follow every branch alike are joined, too. Tests: tests/golden/merge_contractions/
 Result<bool> merge_contractions(Graph& graph, const PassContext& ctx);
 
+/// On GPUs, a convolution of few channels (the first one of an image network) reads a copy of its input with the channels
+/// last, padded to four, so that the columns of a window are contiguous and count as its channels.
+///   before:  Conv(x: f16[N,3,224,224], 7x7)
+///   after:   Conv(Unfold(Contiguous(Pad(Transpose(x)))): f16[N,32,224,112], 7x1)
+/// Tests: tests/golden/widen_channels/
+Result<bool> widen_channels(Graph& graph, const PassContext& ctx);
+
 /// Puts every node into a fused group: contractions and windows with their epilogues, row reductions with the pointwise
 /// work around them, pointwise trees; movement becomes index maps of the groups that read or write through it.
 /// Tests: tests/golden/form_groups/

@@ -58,7 +58,7 @@ Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& tar
 }  // namespace
 
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
-  const Kernel folded = fold_batch(kernel);
+  const Kernel folded = unroll_windows(fold_batch(kernel));
   return emit_planned(folded, target, plan_cuda(folded, target));
 }
 

@@ -14,15 +14,23 @@ void ColumnsPrinter::print() {
   bind_dims();
   wait_for_inputs();
   expr_.include("memory.cuh");
+  expr_.include("sync.cuh");
   out_.line("INGOT_DYN_SHARED(shared);");
-  out_.line(fmt::format("const int lane = (int)threadIdx.x / {};", groups_));
+  const std::string lane = fmt::format("(int)threadIdx.x / {}", groups_);
+  out_.line(schedule_.cluster_k > 1
+                ? fmt::format("const int lane = (int)cluster_rank() * {} + {};", lanes_per_point_, lane)
+                : fmt::format("const int lane = {};", lane));
   const std::string total = expr_.named(total_of(kernel_.domain), "total");
   out_.comment("Threads behind the last point repeat the first ones, for the barriers' sake, and store nothing.");
-  out_.line(fmt::format("const {0} own = (({0})blockIdx.x * {1} + (int)threadIdx.x % {1}) * {2};", type, groups_,
-                        schedule_.vector));
+  const std::string block = schedule_.cluster_k > 1 ? fmt::format("(blockIdx.x / {})", schedule_.cluster_k) : "blockIdx.x";
+  out_.line(fmt::format("const {0} own = (({0}){3} * {1} + (int)threadIdx.x % {1}) * {2};", type, groups_,
+                        schedule_.vector, block));
   out_.line(fmt::format("const bool active = own < {};", total));
   out_.line(fmt::format("const {} point = active ? own : 0;", type));
   print_points("point");
+  if (schedule_.cluster_k > 1) {
+    out_.line("cluster_sync();  // until the other blocks have read this one's shared memory");
+  }
   out_.close();
 }
 
@@ -34,7 +42,7 @@ void ColumnsPrinter::share(const std::vector<Axis>& axes, const std::function<vo
     const std::string step = single ? bind_index(axes[0].var) : expr_.fresh("step");
     out_.directive("#pragma unroll 4");
     auto block = out_.block(
-        fmt::format("for ({0} {1} = lane; {1} < {2}; {1} += {3})", expr_.index_type(), step, total, lanes_per_point_),
+        fmt::format("for ({0} {1} = lane; {1} < {2}; {1} += {3})", expr_.index_type(), step, total, lanes_per_point_ * schedule_.cluster_k),
         step);
     if (!single) bind_axes(axes, step);
     print_body();
@@ -69,7 +77,8 @@ void ColumnsPrinter::reduce(const Reduce& r) {
     auto lane = lane_loop();
     accumulate(r, acc + "[v]");
   });
-  out_.line(fmt::format("column_reduce<{}, {}>({}, {}{{}}, shared);", groups_, lanes_per_point_, acc, op_type(r)));
+  out_.line(fmt::format("column_reduce<{}, {}, {}>({}, {}{{}}, shared);", groups_, lanes_per_point_,
+                        schedule_.cluster_k, acc, op_type(r)));
   const std::string one = acc + (vector ? "[v]" : "[0]");
   if (!is_arg(r) && !r.init.same(identity_of(r.combine, r.value.type()))) {
     const auto combine = [&] {

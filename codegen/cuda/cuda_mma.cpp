@@ -53,6 +53,15 @@ void TilesPrinter::print_mma_plan(const char* name, const MmaTile& t, int cluste
                         d.b_along_k, d.out_along_m));
   out_.line(fmt::format("static constexpr bool a_raw = {}, b_raw = {}, a_table = {}, b_table = {};", d.a_raw, d.b_raw,
                         d.a_table, d.b_table));
+  const auto constant = [&](const Expr& operand) {
+    bool all = true;
+    visit(operand, [&](const Expr& x) {
+      if (x.op() == ExprOp::Load) all &= kernel_.buffers[static_cast<size_t>(x.buffer())].is_constant;
+    });
+    return all;
+  };
+  out_.line(fmt::format("static constexpr bool a_constant = {}, b_constant = {};", constant(contract_.a),
+                        constant(contract_.b)));
 }
 
 namespace {

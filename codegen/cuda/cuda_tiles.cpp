@@ -142,7 +142,7 @@ void TilesPrinter::print_entry() {
   out_.splice(signature() + " {");
   out_.open_silently();
   out_.line("INGOT_DYN_SHARED(shared);");
-  wait_for_inputs();
+  if (!is_mma()) wait_for_inputs();
   std::string members;
   for (const Buffer& b : kernel_.buffers) members += (members.empty() ? "" : ", ") + identifier_of(b.name);
   for (const Expr& d : kernel_.dims) {

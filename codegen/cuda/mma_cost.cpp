@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
+
+#include <fmt/format.h>
 
 namespace ingot {
 namespace {
@@ -28,7 +31,7 @@ constexpr MmaTile kGroupCandidates[] = {
     groups(128, 64, 64, 64, false),   groups(256, 64, 128, 64, false),  groups(64, 128, 64, 64, false),
     groups(128, 96, 64, 96, false),   groups(128, 32, 64, 32, false),   groups(64, 128, 64, 128, false),
     groups(64, 64, 64, 64, false),    groups(64, 96, 64, 96, false),    groups(64, 32, 64, 32, false),
-    groups(128, 64, 128, 64, false),
+    groups(128, 64, 128, 64, false),  groups(256, 32, 128, 32, false),  groups(128, 32, 128, 32, false),
 };
 
 int step_of(const MmaTile& x, int element) { return x.warpgroups ? 64 : (element == 2 ? 32 : 16) * x.k_warps; }
@@ -58,7 +61,7 @@ int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int elemen
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
 int blocks_by_registers(const MmaTile& x, int element, bool window) {
-  if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + 80) * x.threads()), 1, 3);
+  if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + 72) * x.threads()), 1, 6);
   const int results = x.warp_m * x.warp_n;
   const int registers = element == 4 ? results / 16 + (window ? 128 : 64) : results / 32 + 80;
   return std::clamp(65536 / (registers * x.threads()), 1, 2);
@@ -79,6 +82,7 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
 
 std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machine) {
   std::vector<MmaTile> tiles;
+  const char* forced = std::getenv("INGOT_TILE");
   const auto add = [&](const auto& list) {
     for (const MmaTile& x : list)
       if (fits(p, machine, x)) tiles.push_back(x);
@@ -86,6 +90,12 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
   if (machine.group_multiplies > 0) add(kGroupCandidates);
   if (tiles.empty()) add(kCandidates);
   if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
+  if (forced) {
+    const auto differs = [&](const MmaTile& x) {
+      return fmt::format("{}x{}/{}x{}{}", x.m, x.n, x.warp_m, x.warp_n, x.overlap ? "o" : "") != forced;
+    };
+    if (!std::all_of(tiles.begin(), tiles.end(), differs)) std::erase_if(tiles, differs);
+  }
   return tiles;
 }
 

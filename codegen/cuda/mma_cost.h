@@ -31,7 +31,8 @@ struct MmaProblem {
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
 };
 
-/// The tiles that fit operands and machine; k and stages are still open.
+/// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap)
+/// leaves only that one where it fits: for measurements.
 std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine& machine);
 /// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.
 MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, int cluster);

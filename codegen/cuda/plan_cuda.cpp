@@ -151,6 +151,12 @@ Schedule plan_columns(const Kernel& kernel, const TargetTraits& target, const To
   while (lanes > 8 && points * lanes > static_cast<int64_t>(target.parallel_units) * 2048) lanes /= 2;
   while (lanes * s.rows_per_block < 32) lanes *= 2;
   s.threads = lanes * s.rows_per_block;
+  // Few points and many steps: blocks of a cluster share the points, too.
+  const int64_t blocks = (points + s.rows_per_block - 1) / s.rows_per_block;
+  const bool whole_words = accumulator_bytes(kernel.body) % 4 == 0;
+  while (target.compute_capability >= 90 && whole_words && s.cluster_k < 8 && blocks * s.cluster_k * 2 <= target.parallel_units &&
+         top.length >= int64_t{lanes} * s.cluster_k * 8)
+    s.cluster_k *= 2;
   return s;
 }
 
@@ -224,7 +230,8 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   }
   if (s.kind == Schedule::Kind::Columns) {
     launch.shared_bytes = s.threads * s.vector * accumulator_bytes(kernel.body);
-    launch.grid[0] = simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.rows_per_block} * s.vector)));
+    launch.grid[0] =
+        simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.rows_per_block} * s.vector)) * s.cluster_k);
     return launch;
   }
   if (s.kind == Schedule::Kind::Rows) {

@@ -18,6 +18,8 @@ namespace ingot {
 
 constexpr int kThinLimit = 8;
 
+/// A kernel of sliding windows that computes several neighbouring outputs for each of its points, or the same kernel.
+Kernel unroll_windows(const Kernel& kernel);
 Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target);
 Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target);
 

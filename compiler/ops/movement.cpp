@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/layout_ops.h"
 #include "compiler/ops/rows.h"
 
 namespace ingot {
@@ -293,11 +294,6 @@ Result<Values> import_concat(ImportContext& c) {
   return one(c.builder.add(op("Concat"), AxisAttrs{axis}, c.inputs));
 }
 
-struct PadAttrs {
-  std::vector<Expr> begins, ends;
-  std::string mode = "constant";
-  INGOT_FIELDS(begins, ends, mode)
-};
 Result<Types> infer_pad(const OpView& v) {
   const auto& a = v.attrs.as<PadAttrs>();
   Shape out = v.inputs[0].shape;
@@ -351,6 +347,21 @@ Result<Values> import_pad(ImportContext& c) {
   return one(c.builder.add(op("Pad"), a, in));
 }
 
+// ---- for passes ----------------------------------------------------------------------------------------------------------
+Result<Types> infer_unfold(const OpView& v) {
+  const auto& a = v.attrs.as<UnfoldAttrs>();
+  const Shape& in = v.inputs[0].shape;
+  if (in.size() != 4) return invalid("needs [N,H,W,C]");
+  return same_dtype(v, Shape{in[0], simplify(in[3] * a.taps), in[1], a.count});
+}
+Expr unfold_element(const OpView& v, const Index& out) {
+  const auto& a = v.attrs.as<UnfoldAttrs>();
+  const Expr& channels = v.inputs[0].shape[3];
+  return v.read(0, {out[0], out[2], out[3] * a.stride + floor_div(out[1], channels), floor_mod(out[1], channels)});
+}
+Result<Types> infer_contiguous(const OpView& v) { return same_dtype(v, v.inputs[0].shape); }
+Expr contiguous_scalar(const OpView&, std::span<const Expr> args) { return args[0]; }
+
 // ---- depth and space -----------------------------------------------------------------------------------------------------
 Result<Values> import_depth_to_space(ImportContext& c) {
   const int64_t b = INGOT_TRY(c.node.int_or("blocksize", 1));
@@ -387,6 +398,16 @@ constexpr OpDef alias(std::string_view name, std::string_view doc, std::span<con
   return d;
 }
 
+/// A copy that fusion does not take apart: what reads it reads memory in order.
+constexpr OpDef contiguous_row() {
+  OpDef d;
+  d.name = "Contiguous";
+  d.doc = "a copy in the order of its shape; internal";
+  d.infer = infer_contiguous;
+  d.lower = Pointwise{contiguous_scalar};
+  return d;
+}
+
 const OpDef kMovement[] = {
     row<PermAttrs>("Transpose", "", kRules<import_transpose, 1, 13, 21, 23>, infer_transpose, Movement{transpose_element, transpose_inverse}),
     row<ShapeAttrs>("Reshape", "the shape is an attribute after import", kRules<import_reshape, 5, 13, 14, 19, 21, 23>, infer_reshape, Movement{reshape_element, reshape_inverse}, 2),
@@ -399,6 +420,8 @@ const OpDef kMovement[] = {
     alias("Split", "one Slice a part", kRules<import_split, 2, 11, 13, 18>, 2),
     row<AxisAttrs>("Concat", "", kRules<import_concat, 4, 11, 13>, infer_concat, Movement{concat_element}, 1 << 20),
     row<PadAttrs>("Pad", "constant, edge, reflect, wrap; negative pads crop", kRules<import_pad, 2, 11, 13, 18, 19, 21, 23>, infer_pad, Movement{pad_element}, 4),
+    row<UnfoldAttrs>("Unfold", "windows of neighbouring columns as channels; internal", {}, infer_unfold, Movement{unfold_element}),
+    contiguous_row(),
     alias("DepthToSpace", "Reshape, Transpose, Reshape", kRules<import_depth_to_space, 1, 11, 13>),
     alias("SpaceToDepth", "Reshape, Transpose, Reshape", kRules<import_space_to_depth, 1, 13>),
 };

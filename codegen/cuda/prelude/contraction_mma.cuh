@@ -12,7 +12,8 @@
 //               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
 //               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k,
 //               b_along_k (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector,
-//               e_vector, a_table, b_table (depths are worth a table in shared memory: windows)
+//               e_vector, a_table, b_table (depths are worth a table in shared memory: windows), a_constant, b_constant
+//               (weights: they may be read before the kernel waits for its predecessor)
 // Extents along a vector are multiples of it.
 //
 // Shared memory is a ring of stages. Raw operands of at least 4 bytes go there by cp.async, stages - 1 tiles ahead; all
@@ -141,24 +142,22 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
   template <class PrologueA, class PrologueB>
   static INGOT_DEV void accumulate(MmaTile& tile, OperandA& in_a, OperandB& in_b, const PrologueA& a,
                                    const PrologueB& b, typename Plan::index k_begin, typename Plan::index k_end,
-                                   u32 shared) {
+                                   u32 shared, bool first) {
     typedef typename Plan::index Index;
     constexpr int kStage = OperandA::kBytes + OperandB::kBytes, kRing = Plan::stages * kStage;
     const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
-    const auto copy = [&](u32 offset, Index step) {
-      if (step < steps) {
-        in_a.copy(a, shared + offset, step, k_begin, k_end);
-        in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
-      }
-      cp_async_commit();
+    const auto copy_a = [&](u32 offset, Index step) {
+      if (step < steps) in_a.copy(a, shared + offset, step, k_begin, k_end);
+    };
+    const auto copy_b = [&](u32 offset, Index step) {
+      if (step < steps) in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
     };
     in_a.table = shared + kRing;
     in_b.table = shared + kRing + OperandA::kTableBytes;
     for (int s = 0; s <= OperandA::kAhead; ++s) in_a.prepare(a, s, k_begin);
     for (int s = 0; s <= OperandB::kAhead; ++s) in_b.prepare(b, s, k_begin);
     if constexpr (OperandA::kTable || OperandB::kTable) cta_sync();
-#pragma unroll 1
-    for (int s = 0; s < Plan::stages - 1; ++s) copy(s * kStage, s);
+    fill_ring<Plan, Plan::stages - 1>([&](int s) { copy_a(s * kStage, s); }, [&](int s) { copy_b(s * kStage, s); }, first);
     if (steps > 0) {
       in_a.fetch(a, 0, k_begin, k_end);
       in_b.fetch(b, 0, k_begin, k_end);
@@ -171,7 +170,9 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       cp_async_wait<Plan::stages - 2>();
       cta_sync();  // this stage is complete, and everybody has left the one before
       const u32 next = now + kStage == kRing ? 0 : now + kStage, last = now == 0 ? kRing - kStage : now - kStage;
-      copy(last, step + Plan::stages - 1);
+      copy_a(last, step + Plan::stages - 1);
+      copy_b(last, step + Plan::stages - 1);
+      cp_async_commit();
       const bool more = step + 1 < steps;
       if (more) {
         in_a.fetch(a, step + 1, k_begin, k_end);

@@ -1,6 +1,7 @@
 // What contractions on tensor cores share whatever multiplies: which block computes which tile, and the way of a tile of
 // results through shared memory to the epilogue. Functors and plan are described in contraction_mma.cuh.
 #pragma once
+#include "prelude/cp_async.cuh"
 #include "prelude/memory.cuh"
 #include "prelude/sync.cuh"
 
@@ -56,6 +57,24 @@ template <class Plan> struct ResultTile {
   }
 };
 
+/// Starts the copies of the first `Stages` stages. Weights are on their way before the kernel waits for its predecessor
+/// (`first`: it has not waited yet).
+template <class Plan, int Stages, class CopyA, class CopyB>
+INGOT_DEV void fill_ring(const CopyA& copy_a, const CopyB& copy_b, bool first) {
+#pragma unroll 1
+  for (int s = 0; s < Stages; ++s) {
+    if constexpr (Plan::a_constant) copy_a(s);
+    if constexpr (Plan::b_constant) copy_b(s);
+  }
+  if (first) pdl_begin();
+#pragma unroll 1
+  for (int s = 0; s < Stages; ++s) {
+    if constexpr (!Plan::a_constant) copy_a(s);
+    if constexpr (!Plan::b_constant) copy_b(s);
+    cp_async_commit();
+  }
+}
+
 /// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ... Neighbours in
 /// the grid share columns of B, eight rows of tiles at a time, for the sake of L2.
 template <class Plan, class Tile, class OperandA, class OperandB, class PrologueA, class PrologueB, class Epilogue>
@@ -84,7 +103,7 @@ INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const E
     in_a.start(a, batch, m0, m_end);
     in_b.start(b, batch, n0, n_end);
     tile.clear();
-    Tile::accumulate(tile, in_a, in_b, a, b, k_begin, k_stop, shared);
+    Tile::accumulate(tile, in_a, in_b, a, b, k_begin, k_stop, shared, batch == (Index)blockIdx.z);
 #pragma unroll
     for (int w = 0; w < Plan::k_warps; ++w) {
       if (Tile::warp_k() == w) tile.put_all(shared, w == 0);

@@ -85,25 +85,24 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
   }
   template <class PrologueA, class PrologueB>
   static INGOT_DEV void accumulate(WgmmaTile& tile, OperandA& in_a, OperandB& in_b, const PrologueA& a,
-                                   const PrologueB& b, Index k_begin, Index k_end, u32 shared) {
+                                   const PrologueB& b, Index k_begin, Index k_end, u32 shared,
+                                   bool first) {
     constexpr int kStage = OperandA::kBytes + OperandB::kBytes, kRing = Plan::stages * kStage;
     constexpr int kAhead = Plan::stages - 1 - Plan::overlap;  // stages on their way
     static_assert(kAhead >= 1, "too few stages");
     const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
-    const auto copy = [&](u32 offset, Index step) {
-      if (step < steps) {
-        in_a.copy(a, shared + offset, step, k_begin, k_end);
-        in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
-      }
-      cp_async_commit();
+    const auto copy_a = [&](u32 offset, Index step) {
+      if (step < steps) in_a.copy(a, shared + offset, step, k_begin, k_end);
+    };
+    const auto copy_b = [&](u32 offset, Index step) {
+      if (step < steps) in_b.copy(b, shared + offset + OperandA::kBytes, step, k_begin, k_end);
     };
     in_a.table = shared + kRing;
     in_b.table = shared + kRing + OperandA::kTableBytes;
     for (int s = 0; s <= OperandA::kAhead; ++s) in_a.prepare(a, s, k_begin);
     for (int s = 0; s <= OperandB::kAhead; ++s) in_b.prepare(b, s, k_begin);
     if constexpr (OperandA::kTable || OperandB::kTable) cta_sync();
-#pragma unroll 1
-    for (int s = 0; s < kAhead; ++s) copy(s * kStage, s);
+    fill_ring<Plan, kAhead>([&](int s) { copy_a(s * kStage, s); }, [&](int s) { copy_b(s * kStage, s); }, first);
     if (steps > 0) {
       in_a.fetch(a, 0, k_begin, k_end);
       in_b.fetch(b, 0, k_begin, k_end);
@@ -118,7 +117,9 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
       fence_proxy_async();
       cta_sync();  // this stage is complete, and nobody multiplies what the free one held
       tile.start(shared + now, shared + now + OperandA::kBytes);
-      copy(free, step + kAhead);
+      copy_a(free, step + kAhead);
+      copy_b(free, step + kAhead);
+      cp_async_commit();
       const bool more = step + 1 < steps;
       if (more) {
         in_a.fetch(a, step + 1, k_begin, k_end);

@@ -76,6 +76,13 @@ template <int N> INGOT_DEV Vec<float, N> lds_cluster(u32 address, u32 rank) {
   INGOT_HOST(emu_ld_shared(address, &v, sizeof v, (int)rank);)
   return v;
 }
+/// Any value of whole 4-byte words at `address` of a block of this cluster.
+template <class T> INGOT_DEV T lds_cluster_as(u32 address, u32 rank) {
+  Vec<float, sizeof(T) / 4> words;
+#pragma unroll
+  for (u32 i = 0; i < sizeof(T) / 4; ++i) words[i] = lds_cluster<1>(address + i * 4, rank)[0];
+  return bits_as<T>(words);
+}
 /// The 16 bytes at `address` of another block of this cluster.
 INGOT_DEV float4 lds_cluster4(u32 address, u32 rank) {
   float4 v;

@@ -45,13 +45,14 @@ constexpr int kReduceSlot = 16;                      // bytes of one warp's valu
 constexpr int kReduceScratch = 32 * kReduceSlot;     // shared bytes of one block reduction
 
 /// Over the lanes of a block whose thread lane * Groups + group holds part of the values of `group`: `Lanes` of them, a
-/// power of two. Takes the scratch of all threads' values.
-template <int Groups, int Lanes, int V, class Op, class T>
+/// power of two. Takes the scratch of all threads' values. The `Cluster` blocks of a cluster hold parts of the same groups.
+template <int Groups, int Lanes, int Cluster, int V, class Op, class T>
 INGOT_DEV void column_reduce(T (&v)[V], Op op, u32 scratch) {
   constexpr int kThreads = Groups * Lanes;
   const int lane = threadIdx.x / Groups;
   const auto place = [&](int i, int thread) { return scratch + (i * kThreads + thread) * (u32)sizeof(T); };
-  cta_sync();  // what another reduction left there has been read
+  if constexpr (Cluster > 1) cluster_sync();
+  else cta_sync();  // what another reduction left there has been read
 #pragma unroll
   for (int i = 0; i < V; ++i) sts(place(i, threadIdx.x), v[i]);
 #pragma unroll
@@ -65,9 +66,19 @@ INGOT_DEV void column_reduce(T (&v)[V], Op op, u32 scratch) {
       }
     }
   }
-  cta_sync();
+  if constexpr (Cluster > 1) cluster_sync();
+  else cta_sync();
 #pragma unroll
-  for (int i = 0; i < V; ++i) v[i] = lds<T>(place(i, threadIdx.x % Groups));
+  for (int i = 0; i < V; ++i) {
+    const u32 at = place(i, threadIdx.x % Groups);
+    if constexpr (Cluster == 1) {
+      v[i] = lds<T>(at);
+    } else {
+      v[i] = lds_cluster_as<T>(at, 0);
+#pragma unroll
+      for (int rank = 1; rank < Cluster; ++rank) v[i] = op(v[i], lds_cluster_as<T>(at, rank));
+    }
+  }
 }
 
 /// Over a block of `Threads` threads, a power of two. Consecutive reductions take turns with two scratch areas: whoever

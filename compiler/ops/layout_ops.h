@@ -1,0 +1,25 @@
+// Attributes of movement operators that passes build by themselves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attrs.h"
+
+namespace ingot {
+
+struct PadAttrs {
+  std::vector<Expr> begins, ends;
+  std::string mode = "constant";
+  INGOT_FIELDS(begins, ends, mode)
+};
+
+/// Unfold, [N,H,W,C] -> [N, taps*C, H, count]: element (n, q, h, o) is the input's (n, h, o*stride + q/C, q%C), so that the
+/// pixels of a window of `taps` columns are its channels. W is at least (count - 1)*stride + taps.
+struct UnfoldAttrs {
+  int64_t taps = 1, stride = 1;
+  Expr count;
+  INGOT_FIELDS(taps, stride, count)
+};
+
+}  // namespace ingot

@@ -1,0 +1,82 @@
+// Convolutions of two to four channels: the columns of a window become channels. Read in the order of the model, such a
+// window is gathered element by element; in a copy with channels last, its columns lie side by side.
+#include <optional>
+
+#include "compiler/ops/compose.h"
+#include "compiler/ops/layout_ops.h"
+#include "compiler/ops/spatial.h"
+#include "passes/passes.h"
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kChannels = 4;  // of the copy
+
+struct Stem {
+  int64_t channels, outputs, height, width;  // of the weight
+  int64_t columns, count;                    // of the input, of the output
+  int64_t begin, end, taps;                  // columns in front and behind; taps across the window, rounded up
+};
+
+std::optional<int64_t> number(const Expr& e) { return e.as_int(); }
+
+std::optional<Stem> stem_of(const Graph& g, const Node& n) {
+  if (n.op->name != "Conv" || !g.value(n.inputs[1]).constant) return std::nullopt;
+  const auto& a = n.attrs.as<ConvAttrs>();
+  const Shape &x = g.value(n.inputs[0]).type.shape, &y = g.value(n.outputs[0]).type.shape;
+  const auto& w = g.value(n.inputs[1]).constant->dims();
+  if (w.size() != 4 || a.groups != 1 || a.same || w[1] < 2 || w[1] > kChannels || w[3] < 2) return std::nullopt;
+  const auto columns = number(x[3]), count = number(y[3]), begin = number(a.begins[1]);
+  if (!columns || !count || !begin || *begin < 0 || a.dilations[1] != 1) return std::nullopt;
+  Stem s{w[1], w[0], w[2], w[3], *columns, *count, *begin, 0, 0};
+  s.taps = (s.width + 1) / 2 * 2;
+  s.end = std::max<int64_t>((s.count - 1) * a.strides[1] + s.taps - s.begin - s.columns, 0);
+  if ((s.begin + s.columns + s.end) % 2 != 0) ++s.end;  // rows start at multiples of 16 bytes
+  return s;
+}
+
+/// The weight [O, C, H, W] as [O, taps * 4, H, 1].
+ValueId widened(Compose& c, ValueId weight, const Stem& s) {
+  const ValueId last = c.transpose(weight, {0, 2, 3, 1});
+  const ValueId padded =
+      c.node("Pad", PadAttrs{{0, 0, 0, 0}, {0, 0, s.taps - s.width, kChannels - s.channels}}, {last});
+  const ValueId rows = c.reshape(padded, {s.outputs, s.height, s.taps * kChannels});
+  return c.reshape(c.transpose(rows, {0, 2, 1}), {s.outputs, s.taps * kChannels, s.height, 1});
+}
+
+Status widen(Graph& g, NodeId id, const Stem& s) {
+  const Node n = g.node(id);
+  GraphBuilder b(g);
+  b.origin.merge(n.origin);
+  Compose c(b);
+  auto a = n.attrs.as<ConvAttrs>();
+  const int64_t stride = a.strides[1];
+  a.kernel[1] = a.strides[1] = 1;
+  a.begins[1] = a.ends[1] = 0;
+  const ValueId last = c.transpose(n.inputs[0], {0, 2, 3, 1});
+  const ValueId padded = c.node("Pad", PadAttrs{{0, 0, s.begin, 0}, {0, 0, s.end, kChannels - s.channels}}, {last});
+  const ValueId copy = c.node("Contiguous", {padded});
+  const ValueId windows = c.node("Unfold", UnfoldAttrs{s.taps, stride, s.count}, {copy});
+  const ValueId product = c.node("Conv", a, {windows, widened(c, n.inputs[1], s)});
+  const ValueId result = INGOT_TRY(c.result({product}))[0];
+  g.value(result).name = g.value(n.outputs[0]).name;
+  g.replace_all_uses(n.outputs[0], result);
+  g.erase_if_dead(id);
+  return {};
+}
+
+}  // namespace
+
+Result<bool> widen_channels(Graph& graph, const PassContext& ctx) {
+  if (ctx.target.kind != TargetKind::Cuda || !ctx.fuse) return false;
+  bool changed = false;
+  for (NodeId id : graph.order()) {
+    const auto stem = stem_of(graph, graph.node(id));
+    if (!stem) continue;
+    INGOT_TRY(widen(graph, id, *stem));
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace ingot
