@@ -19,6 +19,11 @@ Expr body_flops(const Body& body) {
     if (auto* r = s.as<Reduce>()) total = total + extent_of(r->axes) * (count_flops(r->value) + 1);
     if (auto* l = s.as<Loop>()) total = total + extent_of(l->axes) * body_flops(l->body);
     if (auto* i = s.as<If>()) total = total + body_flops(i->body);
+    if (auto* t = s.as<Attend>()) {
+      const Expr rows = extent_of(t->batch) * extent_of(t->m), logits = rows * extent_of(t->n);
+      const Expr products = (extent_of(t->k) + extent_of(t->d)) * 2;
+      total = total + logits * (products + count_flops(t->score) + 4) + rows * extent_of(t->d) * body_flops(t->epilogue);
+    }
     if (auto* c = s.as<Contract>()) {
       const Expr outputs = extent_of(c->batch) * extent_of(c->m) * extent_of(c->n);
       total = total + outputs * (extent_of(c->k) * 2 + body_flops(c->epilogue));

@@ -5,6 +5,7 @@
 
 #include "compiler/expr/simplify.h"
 #include "passes/groups.h"
+#include "passes/match_attention.h"
 #include "passes/passes.h"
 
 namespace ingot {
@@ -24,7 +25,9 @@ class Former {
   void run() {
     if (!ctx_.fuse) return apart();
     for (NodeId n : groups_.order())
-      if (g_.node(n).op->lowers_as<Contraction>()) grow_epilogue(groups_.open("contraction", n));
+      if (g_.node(n).op->lowers_as<Contraction>() && groups_.is_free(n)) form_attention(n);
+    for (NodeId n : groups_.order())
+      if (groups_.is_free(n) && g_.node(n).op->lowers_as<Contraction>()) grow_epilogue(groups_.open("contraction", n));
     for (NodeId n : groups_.order())
       if (groups_.is_free(n) && is_window(n)) grow_epilogue(groups_.open("windows", n));
     for (NodeId n : groups_.order())
@@ -42,6 +45,18 @@ class Former {
       const bool reduces = node.op->lowers_as<Reduction>() != nullptr;
       groups_.open(node.op->lowers_as<Contraction>() ? "contraction" : !reduces ? "points" : is_window(n) ? "windows" : "rows", n);
     }
+  }
+
+  void form_attention(NodeId product) {
+    const auto match = match_attention(g_, product, ctx_.target);
+    if (!match) return;
+    for (NodeId n : match->nodes)
+      if (!groups_.is_free(n)) return;
+    const int group = groups_.open("attention", product);
+    for (NodeId n : match->nodes)
+      if (n != product) groups_.add(group, n);
+    groups_[group].prologue.insert(match->scores);
+    grow_epilogue(group);
   }
 
   // ---- anchors ---------------------------------------------------------------------------------------------------------
@@ -228,7 +243,7 @@ class Former {
     if (r.nodes.size() + r.inlined.size() >= kMaxNodes) return "the reader has reached its size limit";
     if (input_count(reader) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     if (r.kind == "points") return nullptr;
-    const bool many_reads = r.kind == "contraction" || r.kind == "windows";
+    const bool many_reads = r.kind == "contraction" || r.kind == "windows" || r.kind == "attention";
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
     if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values") return "a product would gather or interpolate each element many times";
     if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";

@@ -177,6 +177,16 @@ TEST_CASE("wide plans compile without spills", "[nvrtc]") {
   }
 }
 
+TEST_CASE("attention compiles without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  for (const Sample& sample :
+       {attention(12, 197, 197, 64, 64, DType::F16, true), attention(16, 512, 512, 128, 128, DType::BF16, false),
+        attention(4, 512, 512, 256, 256, DType::F16, false), attention(12, 128, 128, 64, 64, DType::F32, true)}) {
+    check_compiles(sample, {"sm_80", "sm_86", "sm_120"}, cuda_traits(80));
+    check_compiles(sample, {"sm_90a"}, cuda_traits(90));
+  }
+}
+
 TEST_CASE("64-bit indices compile", "[nvrtc]") {
   if (no_nvrtc()) return;
   const int64_t many = int64_t{1} << 31;

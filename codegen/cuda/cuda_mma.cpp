@@ -15,7 +15,7 @@ void FunctorPrinter::vectorise_epilogue(const Axis& axis, const Expr& base, int 
   });
 }
 
-void TilesPrinter::splice(const FunctorPrinter& f) {
+void ProductPrinter::splice(const FunctorPrinter& f) {
   out_.splice(f.text());
   for (const std::string& file : f.includes()) expr_.include(file);
 }
@@ -28,11 +28,11 @@ void TilesPrinter::print_mma() {
     print_mma_plan("LargePlan", schedule_.large, 1);
   }
   out_.blank();
-  print_mma_prologue("PrologueA", contract_.a, contract_.m, "m", d.a_along_k, d.a_vector, d.a_raw);
+  print_operand("PrologueA", contract_, contract_.a, contract_.m, "m", d.a_along_k, d.a_vector, d.a_raw);
   out_.blank();
-  print_mma_prologue("PrologueB", contract_.b, contract_.n, "n", d.b_along_k, d.b_vector, d.b_raw);
+  print_operand("PrologueB", contract_, contract_.b, contract_.n, "n", d.b_along_k, d.b_vector, d.b_raw);
   out_.blank();
-  print_mma_epilogue();
+  print_results(contract_, d.out_along_m, d.e_vector, "n");
   out_.blank();
   print_entry();
 }
@@ -113,10 +113,11 @@ void bind_group(FunctorPrinter& f, const AxisGroup& group, const std::string& ob
 
 }  // namespace
 
-void TilesPrinter::print_mma_prologue(const char* name, const Expr& operand, const std::vector<Axis>& side,
-                                      const char* side_name, bool along_k, int vector, bool raw) {
+void ProductPrinter::print_operand(const char* name, const Contract& contract, const Expr& operand,
+                                   const std::vector<Axis>& side, const char* side_name, bool along_k, int vector,
+                                   bool raw) {
   const char* index = expr_.index_type();
-  const OperandView view = view_of(contract_, operand);
+  const OperandView view = view_of(contract, operand);
   const Expr& value = view.value;
   std::vector<Axis> side_axes = side, k_axes = view.k;
   Expr inner, base;
@@ -133,7 +134,7 @@ void TilesPrinter::print_mma_prologue(const char* name, const Expr& operand, con
                            vector));
   auto type = out_.type_block("struct " + std::string(name));
   out_.line("Args args;");
-  AxisGroup row{{{contract_.batch, "batch"}, {side_axes, side_name}}, {}}, depth{{{k_axes, "k"}}, {}};
+  AxisGroup row{{{contract.batch, "batch"}, {side_axes, side_name}}, {}}, depth{{{k_axes, "k"}}, {}};
   FunctorPrinter sides(kernel_, schedule_, expr_.i32()), depths(kernel_, schedule_, expr_.i32());
   print_group(sides, "Side", "side", index, uses, row);
   print_group(depths, "Depth", "depth", index, uses, depth);
@@ -143,7 +144,7 @@ void TilesPrinter::print_mma_prologue(const char* name, const Expr& operand, con
   {
     const DType element = element_of(schedule_.unit);
     const std::string result = raw ? fmt::format("bool at(const {}*& from", c_storage_type(element))
-                                   : fmt::format("void operator()({} (&out)[{}]", acc_type(), vector);
+                                   : fmt::format("void operator()({} (&out)[{}]", c_type(contract.acc.type()), vector);
     auto call = f.writer().block(fmt::format("INGOT_DEV {}, const Side& side, const Depth& depth) const", result));
     f.bind_args();
     bind_group(f, row, "side");
@@ -161,36 +162,35 @@ void TilesPrinter::print_mma_prologue(const char* name, const Expr& operand, con
   splice(f);
 }
 
-void TilesPrinter::print_mma_epilogue() {
+void ProductPrinter::print_results(const Contract& contract, bool along_m, int vector, const char* n_name) {
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   CodeWriter& out = f.writer();
   const char* index = expr_.index_type();
-  const int vector = details_.e_vector;
   {
     auto type = out.type_block("struct Epilogue");
     out.line("Args args;");
-    auto call = out.block(fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} n, {1} (&acc)[{2}]) const",
-                                      index, acc_type(), vector));
+    auto call = out.block(fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} {1}, {2} (&acc)[{3}]) const",
+                                      index, n_name, c_type(contract.acc.type()), vector));
     f.bind_args();
-    std::vector<Axis> m = contract_.m, n = contract_.n;
-    Body uses = contract_.epilogue;
+    std::vector<Axis> m = contract.m, n = contract.n;
+    Body uses = contract.epilogue;
     Axis lane;
     Expr base;
     if (vector > 1) {
-      std::vector<Axis>& lanes_in = details_.out_along_m ? m : n;
+      std::vector<Axis>& lanes_in = along_m ? m : n;
       lane = lanes_in.back();
       base = Expr::index(lane.var.name() + "0", lane.extent);
       lanes_in.back().var = base;
       uses.push_back({Let{Expr::local("base", DType::I64), base}});
     }
-    f.split(contract_.batch, "batch", uses);
+    f.split(contract.batch, "batch", uses);
     f.split(m, "m", uses);
-    f.split(n, "n", uses);
+    f.split(n, n_name, uses);
     if (vector > 1) {
-      f.vectorise_epilogue(lane, base, vector, contract_);
+      f.vectorise_epilogue(lane, base, vector, contract);
     } else {
-      f.bind_acc(contract_.acc, "acc[0]");
-      f.print_body(contract_.epilogue);
+      f.bind_acc(contract.acc, "acc[0]");
+      f.print_body(contract.epilogue);
     }
   }
   splice(f);

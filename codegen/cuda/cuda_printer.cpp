@@ -135,6 +135,11 @@ Result<std::string> print_cuda(const Kernel& kernel, const Schedule& schedule) {
     printer.print();
     return printer.finish();
   }
+  if (schedule.kind == Schedule::Kind::Attention) {
+    AttentionPrinter printer(kernel, schedule, i32);
+    printer.print();
+    return printer.finish();
+  }
   TilesPrinter printer(kernel, schedule, i32);
   printer.print();
   return printer.finish();

@@ -127,14 +127,46 @@ class FunctorPrinter : public CudaPrinter {
   std::string pointer(int buffer) override { return "args." + buffer_name(buffer); }
 };
 
+/// What the printers of products have in common: arguments in a struct, and the functors of operands and results.
+class ProductPrinter : public CudaPrinter {
+ public:
+  using CudaPrinter::CudaPrinter;
+
+ protected:
+  void print_args();
+  /// Opens the entry point: shared memory, and `args`.
+  void open_entry();
+  /// "const int m_end = ...;"
+  void print_extent(const std::vector<Axis>& axes, const char* name);
+  /// The functor of an operand for tensor cores (cuda_mma.cpp); `contract` says which axes are k and batch.
+  void print_operand(const char* name, const Contract& contract, const Expr& operand, const std::vector<Axis>& side,
+                     const char* side_name, bool along_k, int vector, bool raw);
+  /// The functor of `vector` neighbouring results along the last axis of n, or of m.
+  void print_results(const Contract& contract, bool along_m, int vector, const char* n_name);
+  void splice(const FunctorPrinter& f);
+};
+
+/// Attention: the functors, the plan and the entry point around prelude/attention.cuh.
+class AttentionPrinter : public ProductPrinter {
+ public:
+  AttentionPrinter(const Kernel& kernel, const Schedule& schedule, bool i32);
+  void print();
+
+ private:
+  void print_plan();
+  void print_score();
+
+  const Attend& attend_;
+  AttentionDetails details_;
+};
+
 /// Tiles: the functors, the plan and the entry point around a main loop of the prelude.
-class TilesPrinter : public CudaPrinter {
+class TilesPrinter : public ProductPrinter {
  public:
   TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32);
   void print();
 
  private:
-  void print_args();
   void print_plan();
   void print_prologue(const char* name, const Expr& value, const std::vector<Axis>& side, const char* side_name,
                       bool along_k, int vector);
@@ -144,10 +176,6 @@ class TilesPrinter : public CudaPrinter {
   // ---- tensor cores (cuda_mma.cpp) ----
   void print_mma();
   void print_mma_plan(const char* name, const MmaTile& tile, int cluster_k);
-  void print_mma_prologue(const char* name, const Expr& operand, const std::vector<Axis>& side, const char* side_name,
-                          bool along_k, int vector, bool raw);
-  void print_mma_epilogue();
-  void splice(const FunctorPrinter& f);
   const char* acc_type() const { return c_type(contract_.acc.type()); }
 
   const Contract& contract_;

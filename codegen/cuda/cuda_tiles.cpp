@@ -34,7 +34,7 @@ void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, c
 }
 
 TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
-    : CudaPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
+    : ProductPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;
   expr_.include(schedule_.tile.warpgroups ? "contraction_wgmma.cuh" : is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
 }
@@ -54,7 +54,7 @@ void TilesPrinter::print() {
   print_entry();
 }
 
-void TilesPrinter::print_args() {
+void ProductPrinter::print_args() {
   auto block = out_.type_block("struct Args");
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const Buffer& b = kernel_.buffers[i];
@@ -138,11 +138,10 @@ void TilesPrinter::print_epilogue() {
   for (const std::string& file : f.includes()) expr_.include(file);
 }
 
-void TilesPrinter::print_entry() {
+void ProductPrinter::open_entry() {
   out_.splice(signature() + " {");
   out_.open_silently();
   out_.line("INGOT_DYN_SHARED(shared);");
-  if (!is_mma()) wait_for_inputs();
   std::string members;
   for (const Buffer& b : kernel_.buffers) members += (members.empty() ? "" : ", ") + identifier_of(b.name);
   for (const Expr& d : kernel_.dims) {
@@ -151,14 +150,20 @@ void TilesPrinter::print_entry() {
     expr_.bind(d, "args." + identifier_of(d.name()), expr_.i32() && !is_value_dim(d));
   }
   out_.line(fmt::format("const Args args{{{}}};", members));
-  const auto extent = [&](const std::vector<Axis>& axes, const char* name) {
-    const std::string value = expr_.value(total_of(axes));
-    out_.line(fmt::format("const {} {} = {};", expr_.index_type(), name, value));
-  };
-  extent(contract_.batch, "batches");
-  extent(contract_.m, "m_end");
-  extent(contract_.n, "n_end");
-  extent(contract_.k, "k_end");
+}
+
+void ProductPrinter::print_extent(const std::vector<Axis>& axes, const char* name) {
+  const std::string value = expr_.value(total_of(axes));
+  out_.line(fmt::format("const {} {} = {};", expr_.index_type(), name, value));
+}
+
+void TilesPrinter::print_entry() {
+  open_entry();
+  if (!is_mma()) wait_for_inputs();
+  print_extent(contract_.batch, "batches");
+  print_extent(contract_.m, "m_end");
+  print_extent(contract_.n, "n_end");
+  print_extent(contract_.k, "k_end");
   const std::string a = "PrologueA{args}", b = "PrologueB{args}", e = "Epilogue{args}";
   if (is_mma()) {
     const char* loop = schedule_.tile.warpgroups ? "wgmma" : "mma";

@@ -178,6 +178,7 @@ const Axis* inner_axis(const std::vector<Axis>& axes) { return axes.empty() ? nu
 
 Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   if (kernel.contract()) return plan_tiles(kernel, target);
+  if (kernel.attend()) return plan_attention(kernel, target);
   TopLoop top;
   find_top_loop(kernel.body, top);
   if (needs_shared_scratch(kernel.body)) return plan_rows(kernel, target, top);
@@ -226,6 +227,13 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   if (s.kind == Schedule::Kind::Points) {
     launch.grid[0] =
         simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.threads} * s.vector * s.points_per_thread)));
+    return launch;
+  }
+  if (s.kind == Schedule::Kind::Attention) {
+    const Attend& t = *kernel.attend();
+    launch.shared_bytes = attention_details(kernel, s).shared_bytes;
+    launch.grid[0] = simplify(ceil_div(total_of(t.m), Expr(s.tile.m)));
+    launch.grid[2] = simplify(min(total_of(t.batch), Expr(65535)));
     return launch;
   }
   if (s.kind == Schedule::Kind::Columns) {
@@ -284,6 +292,9 @@ bool fits_i32(const Kernel& kernel) {
   };
   bool ok = fits(total_of(kernel.domain));
   for (const Buffer& b : kernel.buffers) ok &= fits(product(b.shape));
+  if (const Attend* t = kernel.attend()) {
+    for (const auto* axes : {&t->batch, &t->m, &t->n, &t->k, &t->d}) ok &= fits(total_of(*axes));
+  }
   if (const Contract* c = kernel.contract()) {
     for (const auto* axes : {&c->batch, &c->m, &c->n, &c->k}) ok &= fits(total_of(*axes));
   }

@@ -66,6 +66,26 @@ struct RowShared {
 };
 Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule);
 
+/// How an operand of a tensor-core kernel is fetched.
+struct OperandForm {
+  int vector = 1;    // elements of one access along `inner`
+  bool raw = false;  // as they are stored
+};
+OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* inner, DType element);
+
+/// Attention: what the printer and the launch derive from the statement and its schedule.
+struct AttentionDetails {
+  OperandForm q, key, value;
+  int e_vector = 1;
+  int head = 16, columns = 16;  // channels of queries and of values, rounded up to 16
+  int shared_bytes = 0;
+};
+Schedule plan_attention(const Kernel& kernel, const TargetTraits& target);
+AttentionDetails attention_details(const Kernel& kernel, const Schedule& schedule);
+/// The two products of an attention: queries by keys, and weights by values (whose `a` is not set).
+Contract score_product(const Attend& attend);
+Contract value_product(const Attend& attend);
+
 struct CudaLaunch {
   std::array<Expr, 3> grid{1, 1, 1};  // over the kernel's dims; with a 0 in it there is nothing to launch
   int threads = 1;

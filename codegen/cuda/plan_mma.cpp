@@ -41,20 +41,6 @@ int vector_along(const Kernel& kernel, const Expr& value, const Axis* inner, int
   return inner ? widest_vector(kernel, as_body(value), inner->var, inner->extent, most) : 1;
 }
 
-struct OperandForm {
-  int vector = 1;
-  bool raw = false;
-};
-OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* inner, DType element) {
-  OperandForm form;
-  const int most = 16 / static_cast<int>(size_of(element));
-  form.vector = vector_along(kernel, value, inner, most);
-  const auto access = raw_access(kernel, value, element);
-  form.raw = access.has_value();
-  if (access && access->guard.valid() && inner && depends_on(access->guard, inner->var.name())) form.vector = 1;
-  return form;
-}
-
 /// Elements of a window: their place along k is a channel, a row and a column, and costs divisions and registers.
 int k_axes_of(const Contract& c, const Expr& value) {
   const OperandView view = view_of(c, value);
@@ -69,6 +55,16 @@ bool needs_table(const Kernel& kernel, const Expr& value, bool along_k) {
 }
 
 }  // namespace
+
+OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* inner, DType element) {
+  OperandForm form;
+  const int most = 16 / static_cast<int>(size_of(element));
+  form.vector = vector_along(kernel, value, inner, most);
+  const auto access = raw_access(kernel, value, element);
+  form.raw = access.has_value();
+  if (access && access->guard.valid() && inner && depends_on(access->guard, inner->var.name())) form.vector = 1;
+  return form;
+}
 
 DType element_of(MultiplyUnit unit) {
   switch (unit) {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 
 #include "codegen/kernel/lanes.h"
@@ -30,7 +32,10 @@ class Interpreter {
 
   Status run() {
     const Contract* contract = kernel_.contract();
+    const Attend* attend = kernel_.attend();
     std::vector<Axis> axes = kernel_.domain;
+    if (attend)
+      for (auto* part : {&attend->batch, &attend->m, &attend->d}) axes.insert(axes.end(), part->begin(), part->end());
     if (contract)
       for (auto* part : {&contract->batch, &contract->m, &contract->n}) axes.insert(axes.end(), part->begin(), part->end());
     const std::vector<int64_t> extents = INGOT_TRY(extents_of(axes));
@@ -39,7 +44,9 @@ class Interpreter {
     for (int64_t first = 0; first < total && fault_.empty(); first += kLanes) {
       const int lanes = static_cast<int>(std::min<int64_t>(kLanes, total - first));
       bind_points(axes, extents, first, lanes);
-      contract ? run_contract(*contract, lanes) : run_body(kernel_.body, nullptr, lanes);
+      if (contract) run_contract(*contract, lanes);
+      else if (attend) run_attend(*attend, lanes);
+      else run_body(kernel_.body, nullptr, lanes);
       if (!status_) return status_;
     }
     if (!fault_.empty()) return make_error(ErrorKind::Internal, fmt::format("kernel {}: {}", kernel_.name, fault_));
@@ -209,6 +216,45 @@ class Interpreter {
     accumulate(Combine::Sum, p, acc, c.k, *extents, lanes);
     bind(c.acc.name(), type).copy_from(acc, lanes);
     run_body(c.epilogue, nullptr, lanes);
+  }
+
+  /// The logits of the key that is bound.
+  Register& score_of(const Attend& t, const std::vector<int64_t>& channels, int lanes) {
+    LaneProgram& p = program(&t.q, {t.q * t.key}, names_of(t.k));
+    p.prepare(scope_, memory_, lanes);
+    Register dot(DType::F32);
+    dot.fill(0);
+    accumulate(Combine::Sum, p, dot, t.k, channels, lanes);
+    bind(t.dot.name(), DType::F32).copy_from(dot, lanes);
+    LaneProgram& score = program(&t.score, {t.score}, {});
+    evaluate(score, lanes);
+    return score.root(0);
+  }
+  void run_attend(const Attend& t, int lanes) {
+    auto keys = extents_of(t.n), channels = extents_of(t.k);
+    if (!keys) return void(status_ = keys.error());
+    if (!channels) return void(status_ = channels.error());
+    std::vector<float> top(kLanes, -std::numeric_limits<float>::infinity()), sum(kLanes, 0), acc(kLanes, 0);
+    for_each(t.n, *keys, [&](int64_t) {
+      float* s = score_of(t, *channels, lanes).f32();
+      for (int i = 0; i < lanes; ++i) top[i] = s[i] > top[i] || s[i] != s[i] ? s[i] : top[i];
+    });
+    for_each(t.n, *keys, [&](int64_t) {
+      float* s = score_of(t, *channels, lanes).f32();
+      LaneProgram& value = program(&t.value, {t.value}, {});
+      evaluate(value, lanes);
+      for (int i = 0; i < lanes; ++i) {
+        const float w = std::exp(s[i] - top[i]);
+        sum[i] += w;
+        acc[i] += w * value.root(0).f32()[i];
+      }
+    });
+    Register& result = bind(t.acc.name(), DType::F32);
+    for (int i = 0; i < lanes; ++i) {
+      const bool none = t.nan_is_zero && (sum[i] == 0 || sum[i] != sum[i]);
+      result.f32()[i] = none ? 0 : acc[i] / sum[i];
+    }
+    run_body(t.epilogue, nullptr, lanes);
   }
 
   const Kernel& kernel_;

@@ -33,6 +33,13 @@ void print(const Kernel& k, const Stmt& s, int depth, std::string& out) {
   if (auto* a = s.as<Alloc>()) out += fmt::format("{}alloc {} \"{}\": {}[{}]\n", pad, a->buffer, a->name, name_of(a->type), to_string(a->size));
   if (auto* i = s.as<If>()) nested("if " + to_string(i->condition), i->body);
   if (auto* n = s.as<Note>()) out += pad + "# " + n->text + "\n";
+  if (auto* t = s.as<Attend>()) {
+    out += fmt::format("{}attend{} {}: batch({}) m({}) n({}) k({}) d({})\n", pad, t->nan_is_zero ? " (nan is zero)" : "", t->acc.name(), axes_text(t->batch), axes_text(t->m),
+                       axes_text(t->n), axes_text(t->k), axes_text(t->d));
+    out += fmt::format("{0}  q = {1}\n{0}  key = {2}\n{0}  score = {3}\n{0}  value = {4}\n", pad, to_string(t->q), to_string(t->key),
+                       to_string(t->score), to_string(t->value));
+    nested("  epilogue", t->epilogue);
+  }
   if (auto* c = s.as<Contract>()) {
     out += fmt::format("{}contract {}: {} batch({}) m({}) n({}) k({})\n", pad, c->acc.name(), name_of(c->acc.type()), axes_text(c->batch),
                        axes_text(c->m), axes_text(c->n), axes_text(c->k));
@@ -68,6 +75,8 @@ std::string to_string(const Schedule& s) {
     case Schedule::Kind::Columns:
       return fmt::format("columns threads={} vector={} points_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
+    case Schedule::Kind::Attention:
+      return fmt::format("attention {} {} queries, {} keys at a time, threads={}", name_of(s.unit), s.tile.m, s.tile.n, s.threads);
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt) {
         std::string text = fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile),
@@ -79,6 +88,12 @@ std::string to_string(const Schedule& s) {
                          s.thread_n, s.threads, s.stages, s.split_k);
   }
   return "?";
+}
+
+const Attend* Kernel::attend() const {
+  for (const Stmt& s : body)
+    if (auto* a = s.as<Attend>()) return a;
+  return nullptr;
 }
 
 const Contract* Kernel::contract() const {

@@ -14,6 +14,9 @@
 //   Contract  for all (batch, m, n): acc = sum over k of a*b, accumulated in acc's type; then `epilogue` runs once with
 //             acc bound. `a` depends on batch, m, k only and `b` on batch, k, n only. The only statement of its body; the
 //             domain is empty. Backends tile it by the Schedule
+//   Attend    for all (batch, m, d): acc = sum over n of w(n)*value, where w is the softmax over n of `score`, an expression
+//             over dot = sum over k of q*key; then `epilogue` runs once with acc bound. `q` depends on batch, m, k only, `key`
+//             on batch, n, k, `score` on batch, m, n and dot, `value` on batch, n, d. Alone, like a Contract
 //   Note      a comment for the reader of the generated text
 // Index symbols are Expr::index(name, extent), unique in the kernel. Extents are expressions over `dims`.
 #pragma once
@@ -56,10 +59,19 @@ struct Contract {
   Body epilogue;               // Let, Store, If
   DType a_type = DType::F32, b_type = DType::F32;  // what the operands are stored as: picks the multiply unit
 };
+struct Attend {
+  std::vector<Axis> batch, m, n, k, d;  // queries, keys, the channels of both, the channels of values
+  Expr q, key, value;                   // f32
+  Expr dot, score;                      // dot: Expr::local
+  Expr acc;                             // Expr::local
+  Body epilogue;
+  bool nan_is_zero = false;             // weights that are NaN (a row without a finite logit) count as zero
+  DType q_type = DType::F32, v_type = DType::F32;  // what queries and keys, and values are stored as
+};
 struct Note { std::string text; };
 
 struct Stmt {
-  std::variant<Let, Store, Loop, Reduce, Alloc, If, Contract, Note> node;
+  std::variant<Let, Store, Loop, Reduce, Alloc, If, Contract, Attend, Note> node;
   template <class T>
   const T* as() const { return std::get_if<T>(&node); }
 };
@@ -91,7 +103,7 @@ struct MmaTile {
 
 /// What a planner chose. Plain numbers: printed, parsed from an override file, hashed with the kernel.
 struct Schedule {
-  enum class Kind : uint8_t { Points, Columns, Rows, Tiles } kind = Kind::Points;
+  enum class Kind : uint8_t { Points, Columns, Rows, Tiles, Attention } kind = Kind::Points;
   int threads = 256;           // CUDA: threads of a block
   int vector = 1;              // elements of one access along the innermost axis
   int points_per_thread = 1;   // Points
@@ -99,7 +111,7 @@ struct Schedule {
                                // share them: threads / rows_per_block lanes each
   int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles, plain arithmetic
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
-  MmaTile tile;                  // tensor cores
+  MmaTile tile;                  // tensor cores; attention: m queries and n keys at a time
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
   // Tensor cores, extents known at run time only: from this many results on (0: never) the kernel takes the second tile, by
   // as many threads, and the blocks of a cluster take a tile each.
@@ -119,6 +131,7 @@ struct Kernel {
   int64_t flops_per_point = 0;          // for the profile; a Contract counts 2*m*n*k by itself
 
   const Contract* contract() const;     // the Contract statement of a contraction kernel, or null
+  const Attend* attend() const;         // the same for attention
 };
 
 /// The text form: one statement a line, braces for nesting.

@@ -19,7 +19,8 @@ class Verifier {
 
   Status run() {
     bind(k_.domain);
-    if (k_.contract() && (k_.body.size() != 1 || !k_.domain.empty())) fail("a contract stands alone, over an empty domain");
+    if ((k_.contract() || k_.attend()) && (k_.body.size() != 1 || !k_.domain.empty()))
+      fail("a product stands alone, over an empty domain");
     body(k_.body, false);
     return status_;
   }
@@ -91,6 +92,8 @@ class Verifier {
         writable_.insert(a->buffer);
       } else if (auto* c = s.as<Contract>()) {
         contract(*c);
+      } else if (auto* t = s.as<Attend>()) {
+        attend(*t);
       }
     }
   }
@@ -117,6 +120,19 @@ class Verifier {
     nested([&] {
       bind(c.batch), bind(c.m), bind(c.n), bind_name(c.acc);
       body(c.epilogue, true);
+    });
+  }
+
+  void attend(const Attend& t) {
+    nested([&] { bind(t.batch), bind(t.m), bind(t.k), value(t.q, "q"); });
+    nested([&] { bind(t.batch), bind(t.n), bind(t.k), value(t.key, "key"); });
+    nested([&] { bind(t.batch), bind(t.m), bind(t.n), bind_name(t.dot), value(t.score, "score"); });
+    nested([&] { bind(t.batch), bind(t.n), bind(t.d), value(t.value, "value"); });
+    for (const Expr& e : {t.q, t.key, t.dot, t.score, t.value, t.acc})
+      if (e.type() != DType::F32) fail("attention is computed in f32");
+    nested([&] {
+      bind(t.batch), bind(t.m), bind(t.d), bind_name(t.acc);
+      body(t.epilogue, true);
     });
   }
 

@@ -15,6 +15,7 @@ Result<cpu::CpuPlan> make_plan(const Kernel& kernel, const cpu::Machine& machine
     if (b.type == DType::String)
       return unsupported(fmt::format("buffer {} of kernel {} holds strings", b.name, kernel.name));
   cpu::CpuPlan plan;
+  if (kernel.attend()) return unsupported("kernel " + kernel.name + ": attention in one kernel is for GPUs");
   if (kernel.contract()) {
     plan.contract = cpu::plan_contract(kernel, machine);
     if (!cpu::suits_windows(*plan.contract)) {

@@ -48,6 +48,7 @@ Stmt map_stmt(const Stmt& stmt, const Mapper& f) {
                                c.epilogue = map_body(s.epilogue, f);
                                return Stmt{std::move(c)};
                              },
+                             [&](const Attend& s) { return Stmt{s}; },  // refused by plan_cpu
                              [&](const Note& s) { return Stmt{s}; }},
                     stmt.node);
 }
@@ -134,6 +135,7 @@ void for_each_expr(const Body& body, const std::function<void(const Expr&)>& f) 
                           f(s.b);
                           for_each_expr(s.epilogue, f);
                         },
+                        [](const Attend&) {},
                         [](const Note&) {}},
                stmt.node);
 }

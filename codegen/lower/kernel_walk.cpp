@@ -16,6 +16,11 @@ void map_body(Body& body, const Map& f) {
     if (auto* r = std::get_if<Reduce>(&s.node)) map_axes(r->axes, f), r->init = f(r->init), r->value = f(r->value);
     if (auto* a = std::get_if<Alloc>(&s.node)) a->size = f(a->size);
     if (auto* i = std::get_if<If>(&s.node)) i->condition = f(i->condition), map_body(i->body, f);
+    if (auto* t = std::get_if<Attend>(&s.node)) {
+      for (auto* axes : {&t->batch, &t->m, &t->n, &t->k, &t->d}) map_axes(*axes, f);
+      for (Expr* e : {&t->q, &t->key, &t->score, &t->value}) *e = f(*e);
+      map_body(t->epilogue, f);
+    }
     if (auto* c = std::get_if<Contract>(&s.node)) {
       for (auto* axes : {&c->batch, &c->m, &c->n, &c->k}) map_axes(*axes, f);
       c->a = f(c->a), c->b = f(c->b);
@@ -28,6 +33,8 @@ void walk_axes(Body& body, const std::function<void(std::vector<Axis>&)>& f) {
     if (auto* l = std::get_if<Loop>(&s.node)) f(l->axes), walk_axes(l->body, f);
     if (auto* r = std::get_if<Reduce>(&s.node)) f(r->axes);
     if (auto* i = std::get_if<If>(&s.node)) walk_axes(i->body, f);
+    if (auto* t = std::get_if<Attend>(&s.node))
+      for (auto* axes : {&t->batch, &t->m, &t->n, &t->k, &t->d}) f(*axes);
     if (auto* c = std::get_if<Contract>(&s.node))
       for (auto* axes : {&c->batch, &c->m, &c->n, &c->k}) f(*axes);
   }

@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include "codegen/lower/axis_order.h"
-#include "codegen/lower/group_values.h"
+#include "codegen/lower/group_parts.h"
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/registry.h"
 
 namespace ingot {
 namespace {
 
-constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction"};
+constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction", "attention"};
 
 /// Buffers of the group's inputs and outputs.
 void declare_buffers(const Graph& graph, const Node& node, Kernel& k) {
@@ -27,71 +27,16 @@ void declare_buffers(const Graph& graph, const Node& node, Kernel& k) {
   }
 }
 
-Axis axis_of(const Expr& index) { return {index, index.extent()}; }
-std::vector<Axis> axes_of(const std::vector<Expr>& indices) {
-  std::vector<Axis> axes;
-  for (const Expr& i : indices) axes.push_back(axis_of(i));
-  return axes;
-}
 Index fresh_index(const std::string& prefix, const Shape& shape) {
   Index index;
   for (size_t d = 0; d < shape.size(); ++d) index.push_back(Expr::index(prefix + std::to_string(d), shape[d]));
   return index;
 }
-Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value) {
-  return {values.buffer_of(v), linear_index(values.body().value(v).type.shape, index), std::move(value)};
-}
-
 void lower_points(GroupValues& values, Kernel& k) {
   const Graph& body = values.body();
   const Index index = fresh_index("i", body.value(body.outputs[0]).type.shape);
   k.domain = axes_of(index);
   for (ValueId v : body.outputs) k.body.push_back({store_of(values, v, index, values.at(v, index))});
-}
-
-/// Walks the nodes after an anchor: whatever reads a bound value at its own position becomes bound, and knows where its
-/// element goes. Returns the stores of the group's outputs.
-Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc) {
-  const Graph& body = values.body();
-  std::map<ValueId, Index> position{{anchor, at}};
-  values.bind(anchor, acc);
-  for (NodeId id : body.order()) {
-    const Node& n = body.node(id);
-    const auto from = std::find_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return position.count(v); });
-    if (from == n.inputs.end()) continue;
-    const NodeView view(body, n);
-    if (auto* m = n.op->lowers_as<Movement>()) {
-      Index to = m->inverse(*view, position[*from]);
-      for (Expr& i : to) i = simplify(i);
-      position[n.outputs[0]] = to;
-      values.bind(n.outputs[0], values.bound(*from));
-      continue;
-    }
-    position[n.outputs[0]] = position[*from];
-    values.bind(n.outputs[0], values.pointwise(n, position[*from]));
-  }
-  Body stores;
-  for (ValueId v : body.outputs) stores.push_back({store_of(values, v, position.at(v), values.bound(v))});
-  return stores;
-}
-
-/// The value behind movement at the end of a body that only says where elements are stored.
-ValueId unmoved(const Graph& body, ValueId v) {
-  for (const Node* n = body.producer(v); n; n = body.producer(v)) {
-    auto* m = n->op->lowers_as<Movement>();
-    if (!m || !m->inverse) break;
-    v = n->inputs[0];
-  }
-  return v;
-}
-/// Where element `index` of unmoved(body, v) lies in v.
-Index moved_index(const Graph& body, ValueId v, ValueId source, const Index& index) {
-  if (v == source) return index;
-  const Node& n = *body.producer(v);
-  const NodeView view(body, n);
-  Index to = n.op->lowers_as<Movement>()->inverse(*view, moved_index(body, n.inputs[0], source, index));
-  for (Expr& i : to) i = simplify(i);
-  return to;
 }
 
 template <class T>
@@ -276,6 +221,7 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
     case GroupKind::Windows: lower_windows(values, k); break;
     case GroupKind::Rows: RowsLowering(values, k).run(); break;
     case GroupKind::Contraction: lower_contraction(values, k); break;
+    case GroupKind::Attention: lower_attention(values, k); break;
   }
   collapse_axes(k);
   k.dims = free_dims(k);

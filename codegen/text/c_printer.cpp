@@ -61,7 +61,7 @@ void CPrinter::statement(const Stmt& stmt) {
   if (auto* s = stmt.as<Alloc>()) return alloc(*s);
   if (auto* s = stmt.as<If>()) return conditional(*s);
   if (auto* s = stmt.as<Note>()) return out_.comment("--- " + s->text + " ---");
-  INGOT_CHECK(false, "a Contract inside a body");
+  INGOT_CHECK(false, "a product inside a body");
 }
 
 void CPrinter::let(const Let& s) {

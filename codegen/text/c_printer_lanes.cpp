@@ -121,6 +121,7 @@ void each_stmt(const Body& body, const std::function<void(const Stmt&)>& use) {
     if (auto* l = s.as<Loop>()) each_stmt(l->body, use);
     if (auto* i = s.as<If>()) each_stmt(i->body, use);
     if (auto* c = s.as<Contract>()) each_stmt(c->epilogue, use);
+    if (auto* t = s.as<Attend>()) each_stmt(t->epilogue, use);
   }
 }
 
@@ -138,6 +139,10 @@ void exprs_of(const Stmt& stmt, const std::function<void(const Expr&)>& use) {
   }
   if (auto* s = stmt.as<Alloc>()) use(s->size);
   if (auto* s = stmt.as<If>()) use(s->condition);
+  if (auto* s = stmt.as<Attend>()) {
+    for (const auto* axes : {&s->batch, &s->m, &s->n, &s->k, &s->d}) each_in_axes(*axes, use);
+    for (const Expr* e : {&s->q, &s->key, &s->score, &s->value}) use(*e);
+  }
   if (auto* s = stmt.as<Contract>()) {
     for (const auto* axes : {&s->batch, &s->m, &s->n, &s->k}) each_in_axes(*axes, use);
     use(s->a);

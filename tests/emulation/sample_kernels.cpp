@@ -248,6 +248,37 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
+Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DType type, bool strided) {
+  const Expr ib = index("b", batch), im = index("i", m), in = index("j", n), ik = index("k", kk), id = index("d", d);
+  Kernel k = kernel("attention",
+                    {input("q", type, {batch, m, kk}), input("key", type, {batch, n, kk}),
+                     input("value", type, {batch, n, d}), input("mask", type, {m, n}), input("bias", type, {d}),
+                     output("out0", type, {batch, m, d})},
+                    {});
+  const auto place = [&](const Expr& row, int64_t rows, const Expr& column, int64_t columns) {
+    return strided ? (row * batch + ib) * columns + column : (ib * rows + row) * columns + column;
+  };
+  Attend t;
+  t.batch = {axis(ib)};
+  t.m = {axis(im)};
+  t.n = {axis(in)};
+  t.k = {axis(ik)};
+  t.d = {axis(id)};
+  t.q = Expr::load(0, type, place(im, m, ik, kk));
+  t.key = Expr::load(1, type, place(in, n, ik, kk));
+  t.value = Expr::load(2, type, place(in, n, id, d));
+  t.dot = Expr::local("dot", DType::F32);
+  t.score = t.dot * Expr::number(DType::F32, 0.25) + Expr::load(3, type, im * n + in);
+  t.acc = Expr::local("acc", DType::F32);
+  t.epilogue.push_back({Store{5, place(im, m, id, d), t.acc + Expr::load(4, type, id)}});
+  t.q_type = t.v_type = type;
+  k.body.push_back({t});
+  return {fmt::format("attention_{}x{}x{}x{}x{}_{}{}", batch, m, n, kk, d, name_of(type), strided ? "_strided" : ""),
+          k,
+          {},
+          type == DType::BF16 ? 1e-2 : type == DType::F16 ? 2e-3 : 1e-5};
+}
+
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
             DType type) {
   const int64_t pad = filter / 2, p = (h + 2 * pad - filter) / stride + 1, q = (w + 2 * pad - filter) / stride + 1;
@@ -375,6 +406,11 @@ std::vector<Sample> all_samples() {
           conv(2, 12, 7, 7, 40, 3, 1, false, DType::F16),
           dynamic_matmul(70, 72, 300, DType::F32),
           dynamic_matmul(37, 40, 64, DType::F16),
+          attention(2, 70, 130, 64, 64, DType::F16, false),
+          attention(3, 17, 65, 24, 40, DType::F16, true),
+          attention(1, 33, 20, 80, 16, DType::BF16, false),
+          attention(2, 20, 70, 32, 32, DType::F32, true),
+          attention(1, 1, 9, 7, 5, DType::F16, false),
           activated_matmul(37, 72, 45, DType::F32, false),
           activated_matmul(66, 40, 64, DType::F16, true)};
 }

@@ -42,4 +42,8 @@ Sample dynamic_matmul(int64_t rows, int64_t n, int64_t k, DType type);
 /// relu(x / 2 + 1/4) w + residual: the elements of an operand are computed.
 Sample activated_matmul(int64_t m, int64_t n, int64_t k, DType type, bool b_transposed);
 
+/// softmax(q k' / 4 + mask) v + bias: [batch, m, k], [batch, n, k], [batch, n, d], the mask [m, n], the bias [d].
+/// `strided`: heads lie side by side in rows of all batches, as after a joined projection.
+Sample attention(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t d, DType type, bool strided);
+
 }  // namespace ingot::samples

@@ -8,7 +8,8 @@
 //   Score       s(b, m, n, dot): the logit
 //   Epilogue    e(b, m, d, acc): called for e_vector neighbouring results along d
 //   Plan        element, index, tile_m (16 rows for each warp), tile_n (keys of a step), head (columns of q and key),
-//               tile_d (columns of value), both rounded up to 16, threads, q_vector, q_raw, ..., v_raw, e_vector
+//               tile_d (columns of value), both rounded up to 16, threads, q_vector, q_raw, ..., v_raw, e_vector,
+//               nan_is_zero (the result of a row without a finite logit is 0)
 //
 // A warp owns 16 rows of queries. Keys and values pass through two buffers each: while one is multiplied, the other fills.
 #pragma once
@@ -26,6 +27,8 @@ template <class Plan> struct AttentionResult : Plan {
   static constexpr int tile_n = Plan::tile_d, cluster_k = 1;
   static constexpr bool out_along_m = false;
 };
+
+INGOT_DEV void compiler_barrier() { INGOT_PTX(asm volatile("" ::: "memory");) }
 
 /// 2^x, to two units in the last place; 0 below the range.
 INGOT_DEV float fast_exp2(float x) {
@@ -63,7 +66,8 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
 #pragma unroll
       for (int e = 0; e < 4; ++e) scores[j][e] = 0;
     }
-#pragma unroll
+    // Not all at once: the compiler would load every fragment first.
+#pragma unroll(Plan::tile_d > 128 ? 1 : 2)
     for (int k = 0; k < Plan::head; k += kStep) {
       u32 a[4];
       OperandQ::load16(a, q, x, k);
@@ -99,6 +103,7 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
         scores[j][e] = n < n_end ? score(batch, m < m_end ? m : m_end - 1, n, scores[j][e])
                                  : -bits_as<float>(0x7f800000u);
       }
+      if (j % 2 == 1) compiler_barrier();  // or the loads of all masks would be in flight, and hold registers
     }
   }
   /// Logits become weights relative to the row's largest logit so far; what was summed up before is scaled to it.
@@ -167,8 +172,12 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
       total += shfl_xor(total, 1);
       total += shfl_xor(total, 2);
       const float part = 1.0f / total;
+      const bool none = Plan::nan_is_zero && !(total > 0);
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) acc[j][h * 2] *= part, acc[j][h * 2 + 1] *= part;
+      for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+        for (int e = h * 2; e < h * 2 + 2; ++e) acc[j][e] = none ? 0.0f : acc[j][e] * part;
+      }
     }
   }
 };

@@ -31,6 +31,13 @@ template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32
   }
 }
 
+/// The same for any x: an infinity has no small part, and nothing is rounded up to one.
+INGOT_DEV void split_tf32_carefully(u32 x, u32& big, u32& small) {
+  const u32 rounded = (x + 0x1000) & 0xffffe000;
+  big = (rounded & 0x7fffffff) >= 0x7f800000 ? x & 0xffffe000 : rounded;
+  small = (x & 0x7fffffff) == 0x7f800000 ? 0 : bits_as<u32>(bits_as<float>(x) - bits_as<float>(big));
+}
+
 template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTile<Plan> {
   typedef typename Plan::element T;
   typedef ResultTile<Plan> Results;
@@ -39,7 +46,11 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
   static constexpr int kStep = MmaTraits<T>::k, kSteps = kPart / kStep;
   static_assert(kWarpsM * kWarpsN * Plan::k_warps * 32 == Plan::threads, "the tile does not divide among the warps");
   static_assert(Plan::warp_m % 16 == 0 && Plan::warp_n % 16 == 0 && kPart % kStep == 0, "no multiple of an mma");
+  // Three tf32 products make a NaN of an infinite operand (inf * 0 in a mixed term). A tile whose sums are not all finite
+  // is computed once more, with such terms left out.
+  static constexpr bool kHasCareful = kStep == 8;
   float acc[kM][kN][4];
+  bool careful = false;
 
   static INGOT_DEV int warp_m() { return threadIdx.x / 32 % kWarpsM * Plan::warp_m; }
   static INGOT_DEV int warp_n() { return threadIdx.x / 32 / kWarpsM % kWarpsN * Plan::warp_n; }
@@ -55,8 +66,50 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       }
     }
   }
+  INGOT_DEV bool is_finite() const {
+    bool finite = true;
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) finite &= (bits_as<u32>(acc[i][j][q]) & 0x7f800000) != 0x7f800000;
+      }
+    }
+    return finite;
+  }
+  INGOT_DEV void multiply_carefully(u32 stage_a, u32 stage_b, int k) {
+#pragma unroll
+    for (int j = 0; j < kN; j += 2) {
+      u32 b[4], b_big[2][2], b_small[2][2];
+      OperandB::load8x2(b, stage_b, warp_n() + j * 8, k);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) split_tf32_carefully(b[q], b_big[q / 2][q % 2], b_small[q / 2][q % 2]);
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {
+        u32 a[4], a_big[4], a_small[4];
+        OperandA::load16(a, stage_a, warp_m() + i * 16, k);
+#pragma unroll
+        for (int q = 0; q < 4; ++q) split_tf32_carefully(a[q], a_big[q], a_small[q]);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          float sum[4] = {}, mixed[4] = {};
+          mma_1688_tf32(mixed, a_small, b_big[h]);
+          mma_1688_tf32(mixed, a_big, b_small[h]);
+          mma_1688_tf32(sum, a_big, b_big[h]);
+#pragma unroll
+          for (int q = 0; q < 4; ++q) acc[i][j + h][q] += sum[q] + (mixed[q] == mixed[q] ? mixed[q] : 0.0f);
+        }
+      }
+    }
+  }
   INGOT_DEV void multiply(u32 stage_a, u32 stage_b) {
     if constexpr (kStep == 8) {
+      if (careful) {
+#pragma unroll 1
+        for (int s = 0; s < kSteps; ++s) multiply_carefully(stage_a, stage_b, warp_k() * kPart + s * kStep);
+        return;
+      }
       // Small tiles do one step after the other: two blocks of an SM share the registers.
       constexpr int kGroup = kSteps % 2 == 0 && kM * kN > 8 ? 2 : 1;
 #pragma unroll(kM * kN > 8 ? kSteps / kGroup : 1)

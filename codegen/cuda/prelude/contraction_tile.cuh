@@ -4,6 +4,7 @@
 #include "prelude/cp_async.cuh"
 #include "prelude/memory.cuh"
 #include "prelude/sync.cuh"
+#include "prelude/warp.cuh"
 
 /// The results in shared memory: rows along the direction of the output, padded against bank conflicts.
 template <class Plan> struct ResultTile {
@@ -57,6 +58,18 @@ template <class Plan> struct ResultTile {
   }
 };
 
+/// True in all threads of the block when it is in one.
+template <int Threads> INGOT_DEV bool any_thread(bool p, u32 scratch) {
+  const bool mine = warp_any(p);
+  if (threadIdx.x % 32 == 0) sts<u32>(scratch + threadIdx.x / 32 * 4, mine);
+  cta_sync();
+  u32 any = 0;
+#pragma unroll
+  for (int w = 0; w < Threads / 32; ++w) any |= lds<u32>(scratch + w * 4);
+  cta_sync();
+  return any != 0;
+}
+
 /// Starts the copies of the first `Stages` stages. Weights are on their way before the kernel waits for its predecessor
 /// (`first`: it has not waited yet).
 template <class Plan, int Stages, class CopyA, class CopyB>
@@ -104,6 +117,13 @@ INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const E
     in_b.start(b, batch, n0, n_end);
     tile.clear();
     Tile::accumulate(tile, in_a, in_b, a, b, k_begin, k_stop, shared, batch == (Index)blockIdx.z);
+    if constexpr (Tile::kHasCareful) {
+      if (any_thread<Plan::threads>(!tile.is_finite(), shared)) {
+        tile.clear();
+        tile.careful = true;
+        Tile::accumulate(tile, in_a, in_b, a, b, k_begin, k_stop, shared, false);
+      }
+    }
 #pragma unroll
     for (int w = 0; w < Plan::k_warps; ++w) {
       if (Tile::warp_k() == w) tile.put_all(shared, w == 0);

@@ -25,6 +25,7 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
   static constexpr int kPanel = Plan::tile_k * 128;  // of an operand that is not along k
   static_assert(kGroupsM * kGroupsN * 128 == Plan::threads, "the tile does not divide among the warpgroups");
   static_assert(Plan::tile_k == 64 && Plan::k_warps == 1, "a stage is one row of 128 bytes");
+  static constexpr bool kHasCareful = false;
   float acc[kM][kN];
 
   static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }

@@ -1,0 +1,77 @@
+// Attention as text: the plan and the functors that prelude/attention.cuh takes, and the entry point.
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_printers.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+AttentionPrinter::AttentionPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
+    : ProductPrinter(kernel, schedule, i32),
+      attend_(*kernel.attend()),
+      details_(attention_details(kernel, schedule)) {
+  expr_.include("attention.cuh");
+}
+
+void AttentionPrinter::print() {
+  const Contract scores = score_product(attend_), values = value_product(attend_);
+  const AttentionDetails& d = details_;
+  print_args();
+  out_.blank();
+  print_plan();
+  out_.blank();
+  print_operand("PrologueQ", scores, attend_.q, attend_.m, "m", true, d.q.vector, d.q.raw);
+  out_.blank();
+  print_operand("PrologueK", scores, attend_.key, attend_.n, "n", true, d.key.vector, d.key.raw);
+  out_.blank();
+  print_operand("PrologueV", values, attend_.value, attend_.d, "d", false, d.value.vector, d.value.raw);
+  out_.blank();
+  print_score();
+  out_.blank();
+  print_results(values, false, d.e_vector, "d");
+  out_.blank();
+  open_entry();
+  wait_for_inputs();
+  print_extent(attend_.batch, "batches");
+  print_extent(attend_.m, "m_end");
+  print_extent(attend_.n, "n_end");
+  print_extent(attend_.k, "k_end");
+  print_extent(attend_.d, "d_end");
+  out_.line("attention<Plan>(PrologueQ{args}, PrologueK{args}, PrologueV{args}, Score{args}, Epilogue{args}, batches,");
+  out_.line("                m_end, n_end, k_end, d_end, shared);");
+  out_.close();
+}
+
+void AttentionPrinter::print_plan() {
+  const AttentionDetails& d = details_;
+  const MmaTile& t = schedule_.tile;
+  auto block = out_.type_block("struct Plan");
+  out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(schedule_.unit))));
+  out_.line(fmt::format("typedef {} index;", expr_.index_type()));
+  out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, head = {}, tile_d = {}, threads = {};", t.m, t.n,
+                        d.head, d.columns, schedule_.threads));
+  out_.line(fmt::format("static constexpr int q_vector = {}, k_vector = {}, v_vector = {}, e_vector = {};", d.q.vector,
+                        d.key.vector, d.value.vector, d.e_vector));
+  out_.line(fmt::format("static constexpr bool q_raw = {}, k_raw = {}, v_raw = {}, nan_is_zero = {};", d.q.raw,
+                        d.key.raw, d.value.raw, attend_.nan_is_zero));
+}
+
+void AttentionPrinter::print_score() {
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  {
+    auto type = f.writer().type_block("struct Score");
+    f.writer().line("Args args;");
+    auto call = f.writer().block(
+        fmt::format("INGOT_DEV float operator()({0} batch, {0} m, {0} n, float dot) const", expr_.index_type()));
+    f.bind_args();
+    const Body uses = as_body(attend_.score);
+    f.split(attend_.batch, "batch", uses);
+    f.split(attend_.m, "m", uses);
+    f.split(attend_.n, "n", uses);
+    f.bind_acc(attend_.dot, "dot");
+    f.writer().line(fmt::format("return {};", f.value(attend_.score)));
+  }
+  splice(f);
+}
+
+}  // namespace ingot

@@ -1,0 +1,60 @@
+#include "codegen/lower/group_parts.h"
+
+#include <algorithm>
+
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+std::vector<Axis> axes_of(const std::vector<Expr>& indices) {
+  std::vector<Axis> axes;
+  for (const Expr& i : indices) axes.push_back({i, i.extent()});
+  return axes;
+}
+
+Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value) {
+  return {values.buffer_of(v), linear_index(values.body().value(v).type.shape, index), std::move(value)};
+}
+
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc) {
+  const Graph& body = values.body();
+  std::map<ValueId, Index> position{{anchor, at}};
+  values.bind(anchor, acc);
+  for (NodeId id : body.order()) {
+    const Node& n = body.node(id);
+    const auto from = std::find_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return position.count(v); });
+    if (from == n.inputs.end()) continue;
+    const NodeView view(body, n);
+    if (auto* m = n.op->lowers_as<Movement>()) {
+      Index to = m->inverse(*view, position[*from]);
+      for (Expr& i : to) i = simplify(i);
+      position[n.outputs[0]] = to;
+      values.bind(n.outputs[0], values.bound(*from));
+      continue;
+    }
+    position[n.outputs[0]] = position[*from];
+    values.bind(n.outputs[0], values.pointwise(n, position[*from]));
+  }
+  Body stores;
+  for (ValueId v : body.outputs) stores.push_back({store_of(values, v, position.at(v), values.bound(v))});
+  return stores;
+}
+
+ValueId unmoved(const Graph& body, ValueId v) {
+  for (const Node* n = body.producer(v); n; n = body.producer(v)) {
+    auto* m = n->op->lowers_as<Movement>();
+    if (!m || !m->inverse) break;
+    v = n->inputs[0];
+  }
+  return v;
+}
+Index moved_index(const Graph& body, ValueId v, ValueId source, const Index& index) {
+  if (v == source) return index;
+  const Node& n = *body.producer(v);
+  const NodeView view(body, n);
+  Index to = n.op->lowers_as<Movement>()->inverse(*view, moved_index(body, n.inputs[0], source, index));
+  for (Expr& i : to) i = simplify(i);
+  return to;
+}
+
+}  // namespace ingot

@@ -1,0 +1,22 @@
+// What the lowerings of the group kinds share: axes from indices, and where the results of a group are stored.
+#pragma once
+
+#include "codegen/kernel/kernel.h"
+#include "codegen/lower/group_values.h"
+
+namespace ingot {
+
+std::vector<Axis> axes_of(const std::vector<Expr>& indices);
+Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value);
+/// Walks the nodes after an anchor: whatever reads a bound value at its own position becomes bound, and knows where its
+/// element goes. Returns the stores of the group's outputs.
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc);
+/// The value behind movement at the end of a body that only says where elements are stored.
+ValueId unmoved(const Graph& body, ValueId v);
+/// Where element `index` of unmoved(body, v) lies in v.
+Index moved_index(const Graph& body, ValueId v, ValueId source, const Index& index);
+
+/// The statement of an attention group (lower_attention.cpp).
+void lower_attention(GroupValues& values, Kernel& kernel);
+
+}  // namespace ingot
