@@ -105,7 +105,7 @@ class Assigner {
     std::optional<size_t> axis;
     for (ValueId v : n.inputs)
       if (!axis && v.valid() && axes.count(v) && body.value(v).type.rank() == rank) axis = axes.at(v);
-    if ((product && rank >= 3) || n.op->name == "Unfold") axis = 1;
+    if ((product && rank >= 3) || n.op->name == "Unfold" || n.op->name == "ChannelsLast") axis = 1;
     if (!axis) return;
     if ((n.op->name == "Reshape" || n.op->lowers_as<Element>()) && !keeps_dimension(body, n, *axis)) return;
     if (n.op->name == "Transpose") {

@@ -263,7 +263,7 @@ class Former {
   }
   void place(NodeId id) {
     const Node& n = g_.node(id);
-    if (n.op->name == "Contiguous") return groups_.add(groups_.open("points", NodeId()), id);
+    if (n.op->name == "Contiguous" || n.op->name == "ChannelsLast") return groups_.add(groups_.open("points", NodeId()), id);
     const std::vector<int> who = readers(id);
     const char* why = who.size() == 1 && who[0] == -1 ? "it is an output of the model" : nullptr;
     const bool stored = std::find(who.begin(), who.end(), -1) != who.end();

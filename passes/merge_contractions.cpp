@@ -97,6 +97,33 @@ std::string branches_label(const Graph& g, const std::vector<Branch>& branches) 
   return text;
 }
 
+/// Where some branches go on with the addition of a constant and others do not (keys without a bias), adds zeros to those.
+bool even_biases(Graph& g, const std::vector<Branch>& branches, const JoinAxes& axes) {
+  std::vector<const Node*> biased;
+  std::vector<size_t> bare;
+  for (size_t i = 0; i < branches.size(); ++i) {
+    const Node* n = only_reader(g, branches[i].at);
+    const bool adds = n && n->op->name == "Add" && channel_operand(g, *n, branches[i].at, axes.output);
+    if (adds) biased.push_back(n);
+    else bare.push_back(i);
+  }
+  if (biased.empty() || bare.empty()) return false;
+  const Node model = *biased[0];  // a copy: adding nodes moves them
+  const ValueId bias = g.value(model.inputs[0]).constant ? model.inputs[0] : model.inputs[1];
+  for (size_t i : bare) {
+    const ValueId v = branches[i].at;
+    std::vector<int64_t> dims(g.value(bias).type.rank(), 1);
+    const size_t back = g.value(v).type.rank() - axes.output;
+    if (back > dims.size()) return false;
+    dims[dims.size() - back] = *g.value(v).type.shape[axes.output].as_int();
+    const ValueId zeros = g.add_constant(std::make_shared<Tensor>(g.value(bias).type.dtype, dims));
+    const std::vector<NodeId> users = g.value(v).users;
+    const NodeId sum = g.add_node(&op("Add"), model.attrs, {v, zeros}, {g.value(v).type}, g.node(branches[i].product).origin);
+    for (NodeId u : users) g.replace_use(u, v, g.node(sum).outputs[0]);
+  }
+  return true;
+}
+
 class Merger {
  public:
   Merger(Graph& g, std::vector<Branch> branches, JoinAxes axes) : g_(g), b_(g), branches_(std::move(branches)), axes_(axes) {
@@ -177,6 +204,7 @@ Result<bool> merge_contractions(Graph& graph, const PassContext& ctx) {
   for (auto& [key, branches] : families) {
     if (branches.size() < 2) continue;
     const JoinAxes axes = *join_axes(graph, graph.node(branches[0].product));
+    changed |= even_biases(graph, branches, axes);
     if (loses_epilogue(graph, branches, axes)) {
       ctx.refuse(branches_label(graph, branches), "each other", "joined, their epilogues would be kernels of their own");
       continue;

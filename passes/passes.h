@@ -35,6 +35,7 @@ Result<bool> merge_contractions(Graph& graph, const PassContext& ctx);
 /// last, padded to four, so that the columns of a window are contiguous and count as its channels.
 ///   before:  Conv(x: f16[N,3,224,224], 7x7)
 ///   after:   Conv(Unfold(Contiguous(Pad(Transpose(x)))): f16[N,32,224,112], 7x1)
+/// One of more channels reads a copy of the model's input with the channels last.
 /// Tests: tests/golden/widen_channels/
 Result<bool> widen_channels(Graph& graph, const PassContext& ctx);
 

@@ -1,5 +1,7 @@
 // Convolutions of two to four channels: the columns of a window become channels. Read in the order of the model, such a
-// window is gathered element by element; in a copy with channels last, its columns lie side by side.
+// window is gathered element by element; in a copy with channels last, its columns lie side by side. Other convolutions of
+// an input of the model read a copy with channels last, too.
+#include <map>
 #include <optional>
 
 #include "compiler/ops/compose.h"
@@ -11,6 +13,7 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kChannels = 4;  // of the copy
+constexpr int64_t kAligned = 4;   // elements that make one access
 
 struct Stem {
   int64_t channels, outputs, height, width;  // of the weight
@@ -28,6 +31,9 @@ std::optional<Stem> stem_of(const Graph& g, const Node& n) {
   if (w.size() != 4 || a.groups != 1 || a.same || w[1] < 2 || w[1] > kChannels || w[3] < 2) return std::nullopt;
   const auto columns = number(x[3]), count = number(y[3]), begin = number(a.begins[1]);
   if (!columns || !count || !begin || *begin < 0 || a.dilations[1] != 1) return std::nullopt;
+  // Patches that do not overlap: the columns of a window are contiguous and aligned as they are.
+  if (a.strides[1] % kAligned == 0 && w[3] % kAligned == 0 && *begin % kAligned == 0 && *columns % kAligned == 0)
+    return std::nullopt;
   Stem s{w[1], w[0], w[2], w[3], *columns, *count, *begin, 0, 0};
   s.taps = (s.width + 1) / 2 * 2;
   s.end = std::max<int64_t>((s.count - 1) * a.strides[1] + s.taps - s.begin - s.columns, 0);
@@ -65,13 +71,31 @@ Status widen(Graph& g, NodeId id, const Stem& s) {
   return {};
 }
 
+/// The product reads an input of the model, whose channels are far apart.
+bool reads_model_input(const Graph& g, const Node& n) {
+  if (n.op->name != "Conv" || n.attrs.as<ConvAttrs>().groups != 1 || g.value(n.inputs[0]).constant) return false;
+  const auto channels = number(g.value(n.inputs[0]).type.shape[1]);
+  return channels && *channels >= 2 * kChannels && !g.value(n.inputs[0]).producer.valid();
+}
+
 }  // namespace
 
 Result<bool> widen_channels(Graph& graph, const PassContext& ctx) {
   if (ctx.target.kind != TargetKind::Cuda || !ctx.fuse) return false;
   bool changed = false;
+  std::map<ValueId, ValueId> copies;
   for (NodeId id : graph.order()) {
     const auto stem = stem_of(graph, graph.node(id));
+    if (!stem && reads_model_input(graph, graph.node(id))) {
+      const ValueId from = graph.node(id).inputs[0];
+      ValueId& copy = copies[from];
+      if (!copy.valid()) {
+        const NodeId made = graph.add_node(&op("ChannelsLast"), {}, {from}, {graph.value(from).type}, graph.node(id).origin);
+        copy = graph.node(made).outputs[0];
+      }
+      graph.replace_use(id, from, copy);
+      changed = true;
+    }
     if (!stem) continue;
     INGOT_TRY(widen(graph, id, *stem));
     changed = true;

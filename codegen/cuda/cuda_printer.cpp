@@ -19,7 +19,11 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
         "side",  "depth",  "from"}) {
     expr_.reserve(word);
   }
-  for (const Buffer& b : kernel.buffers) expr_.reserve(identifier_of(b.name));
+  expr_.approximate = true;
+  for (const Buffer& b : kernel.buffers) {
+    expr_.reserve(identifier_of(b.name));
+    expr_.approximate &= !b.is_output || b.type == DType::F16 || b.type == DType::BF16;
+  }
   each_access(kernel.body,
               [&](int buffer, const Expr&, bool is_store) { (is_store ? written_ : read_).insert(buffer); });
 }

@@ -148,7 +148,10 @@ ExprPrinter::Text ExprPrinter::binary_text(const Expr& e) {
     case ExprOp::Mul:
       if (a.is_const(-1)) return {"-" + bracket(text(b), 15), 14};
       return infix("*", 13, a, b);
-    case ExprOp::Div: return infix("/", 13, a, b);
+    case ExprOp::Div:
+      if (!approximate || type != DType::F32) return infix("/", 13, a, b);
+      include("math.cuh");
+      return call_text("fast_div", e.args());
     default: break;
   }
   include("math.cuh");

@@ -260,7 +260,7 @@ ExprPrinter::Text ExprPrinter::text(const Expr& e) {
     case ExprOp::Bits: t = call_text(fmt::format("bits_as<{}>", c_type(e.type())), e.args()); break;
     case ExprOp::Call:
       include("math.cuh");
-      t = call_text(info_of(e.fn()).cuda, e.args());
+      t = call_text(has_fast_form(e) ? "fast_" + std::string(info_of(e.fn()).text) : info_of(e.fn()).cuda, e.args());
       break;
     case ExprOp::Read: INGOT_CHECK(false, "a Read reached the printer"); break;
     default: t = binary_text(e);

@@ -45,6 +45,8 @@ class ExprPrinter {
   /// `i32`: values made of dims, loop indices and small constants are int, not i64.
   ExprPrinter(CodeWriter& out, bool i32) : out_(out), i32_(i32) { scopes_.emplace_back(); }
 
+  /// Division and functions may have a relative error of 1e-6: results are stored in 16 bits.
+  bool approximate = false;
   /// What an element of a buffer reads as, given the text of its index; the value is of the compute type.
   std::function<std::string(int buffer, const std::string& index)> load_text;
   /// The stem of names for loads of a buffer.
@@ -106,6 +108,11 @@ class ExprPrinter {
     ExprMap<int> uses;
   };
 
+  /// A call whose name in the prelude is "fast_" and its text, where results may be approximate.
+  bool has_fast_form(const Expr& e) const {
+    const bool known = e.fn() == Fn::Exp || e.fn() == Fn::Erf || e.fn() == Fn::Tanh || e.fn() == Fn::Sigmoid;
+    return approximate && known && e.type() == DType::F32;
+  }
   const std::string* find_value(const Expr& e) const;
   const Bound* find_symbol(const std::string& name) const;
   bool has_load(const Expr& e);

@@ -1,4 +1,6 @@
 // Gather, GatherElements, GatherND: every output element is an input element whose position is data.
+#include <optional>
+
 #include "compiler/ops/rows.h"
 
 namespace ingot {
@@ -23,8 +25,41 @@ Expr gather_element(const OpView& v, const Index& out) {
   in.insert(in.end(), at(axis + rank), out.end());
   return v.read(0, in);
 }
+/// Evenly spaced positions that are known: start, step; nullopt for others, or where one is out of range.
+std::optional<std::pair<int64_t, int64_t>> even_steps(const std::vector<Expr>& indices, int64_t dim) {
+  std::vector<int64_t> at;
+  for (const Expr& i : indices) {
+    if (!i.is_const()) return std::nullopt;
+    at.push_back(i.int_value() < 0 ? i.int_value() + dim : i.int_value());
+    if (at.back() < 0 || at.back() >= dim) return std::nullopt;
+  }
+  if (at.empty()) return std::nullopt;
+  const int64_t step = at.size() > 1 ? at[1] - at[0] : 1;
+  for (size_t i = 1; i < at.size(); ++i)
+    if (at[i] - at[i - 1] != step) return std::nullopt;
+  return step > 0 ? std::optional(std::pair{at[0], step}) : std::nullopt;
+}
+/// A Gather of evenly spaced positions is a Slice: an index map that fusion looks through.
+Result<ValueId> gather_as_slice(ImportContext& c, size_t axis) {
+  const Shape shape = c.type(0).shape, picked = c.type(1).shape;
+  const auto dim = shape[axis].as_int();
+  const Content indices = c.builder.content(c.in(1));
+  if (!dim || !indices || c.builder.content(c.in(0))) return ValueId();
+  const auto steps = even_steps(*indices, *dim);
+  if (!steps) return ValueId();
+  const auto count = static_cast<int64_t>(indices->size());
+  const ValueId part = INGOT_TRY(build_slice(c.builder, c.in(0), axis, steps->first, count, steps->second));
+  Shape out(shape.begin(), shape.begin() + static_cast<int64_t>(axis));
+  out.insert(out.end(), picked.begin(), picked.end());
+  out.insert(out.end(), shape.begin() + static_cast<int64_t>(axis) + 1, shape.end());
+  return build_reshape(c.builder, part, out);
+}
 Result<Values> import_gather(ImportContext& c) {
   const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), c.rank(0)));
+  if (c.node.op == "Gather") {
+    const ValueId part = INGOT_TRY(gather_as_slice(c, static_cast<size_t>(axis)));
+    if (part.valid()) return Values{part};
+  }
   return one(c.builder.add(op(c.node.op), AxisAttrs{axis}, c.inputs));
 }
 Result<Types> infer_gather_elements(const OpView& v) { return same_dtype(v, v.inputs[1].shape); }

@@ -399,10 +399,10 @@ constexpr OpDef alias(std::string_view name, std::string_view doc, std::span<con
 }
 
 /// A copy that fusion does not take apart: what reads it reads memory in order.
-constexpr OpDef contiguous_row() {
+constexpr OpDef copy_row(std::string_view name, std::string_view doc) {
   OpDef d;
-  d.name = "Contiguous";
-  d.doc = "a copy in the order of its shape; internal";
+  d.name = name;
+  d.doc = doc;
   d.infer = infer_contiguous;
   d.lower = Pointwise{contiguous_scalar};
   return d;
@@ -421,7 +421,8 @@ const OpDef kMovement[] = {
     row<AxisAttrs>("Concat", "", kRules<import_concat, 4, 11, 13>, infer_concat, Movement{concat_element}, 1 << 20),
     row<PadAttrs>("Pad", "constant, edge, reflect, wrap; negative pads crop", kRules<import_pad, 2, 11, 13, 18, 19, 21, 23>, infer_pad, Movement{pad_element}, 4),
     row<UnfoldAttrs>("Unfold", "windows of neighbouring columns as channels; internal", {}, infer_unfold, Movement{unfold_element}),
-    contiguous_row(),
+    copy_row("Contiguous", "a copy in the order of its shape; internal"),
+    copy_row("ChannelsLast", "a copy that is stored with its second dimension last; internal"),
     alias("DepthToSpace", "Reshape, Transpose, Reshape", kRules<import_depth_to_space, 1, 11, 13>),
     alias("SpaceToDepth", "Reshape, Transpose, Reshape", kRules<import_space_to_depth, 1, 13>),
 };

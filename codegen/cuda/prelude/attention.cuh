@@ -30,14 +30,6 @@ template <class Plan> struct AttentionResult : Plan {
 
 INGOT_DEV void compiler_barrier() { INGOT_PTX(asm volatile("" ::: "memory");) }
 
-/// 2^x, to two units in the last place; 0 below the range.
-INGOT_DEV float fast_exp2(float x) {
-  float y;
-  INGOT_PTX(asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));)
-  INGOT_HOST(y = exp2f(x);)
-  return y;
-}
-
 INGOT_DEV u32 pack_pair(f16, float low, float high) { return pack_f16x2(low, high); }
 INGOT_DEV u32 pack_pair(bf16, float low, float high) { return pack_bf16x2(low, high); }
 
