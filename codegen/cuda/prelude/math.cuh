@@ -62,7 +62,7 @@ INGOT_DEV float fast_erf(float x) {
   p = fmaf(t, p, 1.421413741f);
   p = fmaf(t, p, -0.284496736f);
   p = fmaf(t, p, 0.254829592f);
-  const float far = copysignf(fmaf(-p * t, fast_exp2(y * -1.4426950408889634f), 1.0f), x);
+  const float magnitude = fmaf(-p * t, fast_exp2(y * -1.4426950408889634f), 1.0f), far = x < 0 ? -magnitude : magnitude;
   const float near = x * fmaf(y, fmaf(y, 0.11283792f, -0.37612639f), 1.1283792f);
   return a < 0.1f ? near : far;
 }
