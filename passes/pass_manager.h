@@ -22,6 +22,7 @@ struct PassContext {
   TargetTraits target;
   /// Evaluates one node whose inputs are all constant; handed in by the driver, since passes know no code generation.
   std::function<Result<std::vector<Tensor>>(const Graph&, const Node&)> evaluate;
+  DType precision = DType::F32;              // of values between kernels and of weights: F32 (as the model says), F16, BF16
   bool fuse = true;                          // false: every node is a kernel of its own
   std::vector<Refusal>* refusals = nullptr;  // may be null
 

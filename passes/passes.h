@@ -44,6 +44,13 @@ Result<bool> widen_channels(Graph& graph, const PassContext& ctx);
 /// Tests: tests/golden/form_groups/
 Result<bool> form_groups(Graph& graph, const PassContext& ctx);
 
+/// With a precision of f16 or bf16: f32 values between kernels, and weights, are stored in 16 bits, and products multiply
+/// them with f32 sums. Inputs and outputs of the model keep their types.
+///   before:  %1 = fused(...) {... return %9}: f32[N,64]
+///   after:   %1 = fused(...) {... %10 = Cast(%9) return %10}: f16[N,64], and readers begin with a Cast to f32
+/// Tests: tests/golden/assign_precision/
+Result<bool> assign_precision(Graph& graph, const PassContext& ctx);
+
 /// On GPUs, values between the kernels of a convolution network are stored with their channels last, and weights in the
 /// order in which they are read. Inputs and outputs of the model keep their order.
 ///   before:  %1 = fused(...) {... return %9}: f32[N,64,8,8]

@@ -17,6 +17,7 @@ constexpr Pass kPipeline[] = {
     {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},
     {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},
     {"form_groups", form_groups, Stage::Fused, "only values between kernels have a place in memory"},
+    {"assign_precision", assign_precision, Stage::Fused, "only values between kernels have a width of their own"},
     {"assign_layouts", assign_layouts, Stage::Fused, "needs to know which values those are; what follows is code generation"},
 };
 

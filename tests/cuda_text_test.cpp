@@ -177,6 +177,17 @@ TEST_CASE("wide plans compile without spills", "[nvrtc]") {
   }
 }
 
+TEST_CASE("sliding windows compile without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  for (const Sample& sample :
+       {depthwise(64, 56, 56, 144, 3, 1, DType::F16), depthwise(64, 28, 28, 240, 5, 1, DType::F16),
+        depthwise(64, 56, 56, 96, 7, 1, DType::F16), depthwise(64, 14, 14, 384, 7, 1, DType::F32),
+        depthwise(64, 112, 112, 96, 3, 2, DType::F32)}) {
+    check_compiles(sample, {"sm_80", "sm_86", "sm_120"}, cuda_traits(80));
+    check_compiles(sample, {"sm_90a"}, cuda_traits(90));
+  }
+}
+
 TEST_CASE("attention compiles without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
   for (const Sample& sample :

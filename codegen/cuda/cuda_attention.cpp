@@ -52,6 +52,7 @@ void AttentionPrinter::print_plan() {
                         d.head, d.columns, schedule_.threads));
   out_.line(fmt::format("static constexpr int q_vector = {}, k_vector = {}, v_vector = {}, e_vector = {};", d.q.vector,
                         d.key.vector, d.value.vector, d.e_vector));
+  out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
   out_.line(fmt::format("static constexpr bool q_raw = {}, k_raw = {}, v_raw = {}, nan_is_zero = {};", d.q.raw,
                         d.key.raw, d.value.raw, attend_.nan_is_zero));
 }

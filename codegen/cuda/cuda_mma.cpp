@@ -60,6 +60,7 @@ void TilesPrinter::print_mma_plan(const char* name, const MmaTile& t, int cluste
     });
     return all;
   };
+  out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
   out_.line(fmt::format("static constexpr bool a_constant = {}, b_constant = {};", constant(contract_.a),
                         constant(contract_.b)));
 }

@@ -61,7 +61,7 @@ int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int elemen
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
 int blocks_by_registers(const MmaTile& x, int element, bool window) {
-  if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + 72) * x.threads()), 1, 6);
+  if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + (window ? 112 : 84)) * x.threads()), 1, 6);
   const int results = x.warp_m * x.warp_n;
   const int registers = element == 4 ? results / 16 + (window ? 128 : 64) : results / 32 + 80;
   return std::clamp(65536 / (registers * x.threads()), 1, 2);
@@ -73,8 +73,8 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   const int cc = target.compute_capability;
   // What mma.sync reaches; consumer chips have half the units of a data-centre one.
   const double f16 = cc == 80 || cc == 90 || cc == 100 ? 1000 : 500;
-  m.multiplies = unit == MultiplyUnit::Tf32x3 ? f16 / 6 : f16;
-  m.group_multiplies = cc == 90 && unit != MultiplyUnit::Tf32x3 ? 1800 : 0;
+  m.multiplies = unit == MultiplyUnit::Tf32x3 ? f16 / 6 : unit == MultiplyUnit::Tf32 ? f16 / 2 : f16;
+  m.group_multiplies = cc == 90 && (unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16) ? 1800 : 0;
   m.shared_limit = target.shared_bytes;
   m.clusters = cc >= 90;
   return m;
@@ -109,7 +109,7 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   }
   const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
-  const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)), least = 2 + x.overlap;
+  const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)), least = steps == 1 && p.k_known ? 1 : 2 + x.overlap;
   x.stages = std::clamp((machine.shared_limit / blocks - 1024) / stage, least, 8);
   x.stages = std::clamp(steps + x.overlap, least, x.stages);
   return x;

@@ -25,6 +25,7 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit);
 /// A contraction with numbers for extents.
 struct MmaProblem {
   double m = 1, n = 1, k = 1, batch = 1;
+  bool k_known = false;     // and not only estimated
   OperandCost a, b;
   double result_bytes = 4;  // of one result: what the epilogue loads and stores
   int element = 4;          // bytes, in shared memory

@@ -49,6 +49,7 @@ Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
   s.kind = Schedule::Kind::Attention;
   s.unit = t.q_type == DType::F16    ? MultiplyUnit::F16
            : t.q_type == DType::BF16 ? MultiplyUnit::BF16
+           : target.allow_tf32       ? MultiplyUnit::Tf32
                                      : MultiplyUnit::Tf32x3;
   const int size = static_cast<int>(size_of(element_of(s.unit)));
   AttentionDetails d;

@@ -79,7 +79,8 @@ MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
   if (c.acc.type() != DType::F32 || !fits(c.a_type) || !fits(c.b_type)) return MultiplyUnit::Simt;
   if (c.a_type == DType::F16 && c.b_type == DType::F16) return MultiplyUnit::F16;
   if (target.compute_capability < 80) return MultiplyUnit::Simt;
-  return c.a_type == DType::BF16 && c.b_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::Tf32x3;
+  if (c.a_type == DType::BF16 && c.b_type == DType::BF16) return MultiplyUnit::BF16;
+  return target.allow_tf32 ? MultiplyUnit::Tf32 : MultiplyUnit::Tf32x3;
 }
 
 void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
@@ -202,6 +203,7 @@ void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& s) {
   p.out_along_m = d.out_along_m;
   p.result_bytes = bytes_of(kernel, c.epilogue);
   p.window = has_window(c);
+  p.k_known = total_of(c.k).as_int().has_value();
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
   if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_two(kernel, machine, p, s);

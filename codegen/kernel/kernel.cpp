@@ -59,6 +59,7 @@ const char* name_of(MultiplyUnit unit) {
     case MultiplyUnit::F16: return "f16";
     case MultiplyUnit::BF16: return "bf16";
     case MultiplyUnit::Tf32x3: return "tf32x3";
+    case MultiplyUnit::Tf32: return "tf32";
   }
   return "?";
 }

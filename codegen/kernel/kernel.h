@@ -66,7 +66,7 @@ struct Attend {
   Expr acc;                             // Expr::local
   Body epilogue;
   bool nan_is_zero = false;             // weights that are NaN (a row without a finite logit) count as zero
-  DType q_type = DType::F32, v_type = DType::F32;  // what queries and keys, and values are stored as
+  DType q_type = DType::F32, v_type = DType::F32;  // what all operands are multiplied as; what values are stored as
 };
 struct Note { std::string text; };
 
@@ -85,8 +85,8 @@ struct Buffer {
 };
 
 /// What multiplies in a contraction: plain arithmetic, or tensor cores on operands of that type. Tf32x3 is f32 accuracy from
-/// three tf32 products.
-enum class MultiplyUnit : uint8_t { Simt, F16, BF16, Tf32x3 };
+/// three tf32 products; Tf32 is one of them.
+enum class MultiplyUnit : uint8_t { Simt, F16, BF16, Tf32x3, Tf32 };
 const char* name_of(MultiplyUnit unit);
 
 /// A tile of a contraction on tensor cores.

@@ -13,7 +13,9 @@ std::vector<Axis> axes_of(const std::vector<Expr>& indices) {
 }
 
 Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value) {
-  return {values.buffer_of(v), linear_index(values.body().value(v).type.shape, index), std::move(value)};
+  const TensorType& type = values.body().value(v).type;
+  if (value.op() == ExprOp::Round && value.rounded_to() == type.dtype) value = Expr(value.arg(0));  // the store rounds
+  return {values.buffer_of(v), linear_index(type.shape, index), std::move(value)};
 }
 
 Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc) {
@@ -38,6 +40,21 @@ Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Exp
   Body stores;
   for (ValueId v : body.outputs) stores.push_back({store_of(values, v, position.at(v), values.bound(v))});
   return stores;
+}
+
+DType operand_type(const Graph& body, ValueId v, bool through_factors) {
+  const DType own = body.value(v).type.dtype;
+  const auto is_factor = [&](ValueId x) { return body.value(x).constant && body.value(x).constant->count() == 1; };
+  const Node* n = body.producer(v);
+  while (n) {
+    if (n->op->lowers_as<Movement>()) n = body.producer(n->inputs[0]);
+    else if (through_factors && n->op->name == "Mul" && is_factor(n->inputs[1])) n = body.producer(n->inputs[0]);
+    else if (through_factors && n->op->name == "Mul" && is_factor(n->inputs[0])) n = body.producer(n->inputs[1]);
+    else break;
+  }
+  if (!n || n->op->name != "Cast") return own;
+  const DType from = body.value(n->inputs[0]).type.dtype;
+  return own == DType::F32 && (from == DType::F16 || from == DType::BF16) ? from : own;
 }
 
 ValueId unmoved(const Graph& body, ValueId v) {

@@ -83,8 +83,10 @@ void lower_attention(GroupValues& group, Kernel& kernel) {
   t.value = group.resolve(*parts.values, second.b);
   t.acc = Expr::local("acc", DType::F32);
   t.nan_is_zero = parts.nan_is_zero;
-  t.q_type = scores->inputs[0].dtype;
-  t.v_type = values->inputs[1].dtype;
+  const DType q = operand_type(body, parts.scores->inputs[0], true);
+  const DType key = operand_type(body, parts.scores->inputs[1], true);
+  t.v_type = operand_type(body, parts.values->inputs[1]);
+  t.q_type = q == key && q == t.v_type ? q : DType::F32;
   Index out = second.out;
   for (Expr& i : out) i = simplify(i);
   t.epilogue = epilogue_of(group, parts.values->outputs[0], out, t.acc);

@@ -59,8 +59,8 @@ void lower_contraction(GroupValues& values, Kernel& k) {
   c.a = values.resolve(n, form.a);
   c.b = values.resolve(n, form.b);
   c.acc = Expr::local("acc", c.a.type());
-  c.a_type = view->inputs[static_cast<size_t>(form.a_input)].dtype;
-  c.b_type = view->inputs[static_cast<size_t>(form.b_input)].dtype;
+  c.a_type = operand_type(body, n.inputs[static_cast<size_t>(form.a_input)]);
+  c.b_type = operand_type(body, n.inputs[static_cast<size_t>(form.b_input)]);
   Index out = form.out;
   for (Expr& i : out) i = simplify(i);
   c.epilogue = epilogue_of(values, n.outputs[0], out, c.acc);

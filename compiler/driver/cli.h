@@ -41,7 +41,7 @@ std::function<Outcome()> add_devices(CLI::App& app);
 /// Options that every verb which compiles takes: --shape, --skip, --dump.
 struct CommonOptions {
   std::vector<std::string> shapes, skip;
-  std::string dump;
+  std::string dump, precision = "fp32";
   void add(CLI::App& app);
   Result<CompileOptions> to_compile() const;
 };

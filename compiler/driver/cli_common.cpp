@@ -48,12 +48,14 @@ Tensor random_tensor(DType type, const std::vector<int64_t>& dims, std::mt19937_
 
 void CommonOptions::add(CLI::App& app) {
   app.add_option("--shape", shapes, "NAME=DIMxDIM…: narrows an input's dims; a dim is 8, 1..64 or ?");
+  app.add_option("--precision", precision, "fp32, tf32, fp16 or bf16: what products multiply, and values are stored as");
   app.add_option("--skip", skip, "passes to leave out")->delimiter(',');
   app.add_option("--dump", dump, "folder for the graph after every pass, kernels and the memory plan");
 }
 Result<CompileOptions> CommonOptions::to_compile() const {
   CompileOptions o;
   o.skip = skip;
+  o.precision = precision;
   o.dump_dir = dump;
   if (const char* env = std::getenv("INGOT_DUMP"); env && dump.empty()) {
     const std::string text = env;  // "passes,kernels:dir"; every row goes to the one folder

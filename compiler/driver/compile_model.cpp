@@ -36,7 +36,8 @@ Result<Compilation> compile_model(const std::string& path, const CompileOptions&
   if (!o.until.empty()) return invalid("a compilation cannot stop before a pass; `opt --until` prints the graph there");
   Compilation c = INGOT_TRY(lower_model(path, o));
   const auto start = std::chrono::steady_clock::now();
-  const TargetTraits traits = INGOT_TRY(traits_of(o.targets));
+  TargetTraits traits = INGOT_TRY(traits_of(o.targets));
+  traits.allow_tf32 = o.precision == "tf32";
   const auto store = std::make_shared<runtime::Store>();
   const KernelCompiler compiler = INGOT_TRY(kernel_compiler(o.targets, traits, store));
   BuildOptions build;

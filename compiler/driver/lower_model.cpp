@@ -35,6 +35,14 @@ void dump_kernels(const Compilation& c, const std::string& dir) {
   for (size_t s = 0; s < c.plan.slot_bytes.size(); ++s) plan << fmt::format("slot {}: {} bytes\n", s, to_string(c.plan.slot_bytes[s]));
 }
 
+/// The type of values between kernels.
+Result<DType> stored_precision(const std::string& name) {
+  if (name == "fp32" || name == "tf32") return DType::F32;
+  if (name == "fp16") return DType::F16;
+  if (name == "bf16") return DType::BF16;
+  return invalid(fmt::format("precision {}: there are fp32, tf32, fp16 and bf16", name));
+}
+
 /// The imported graph of c through the passes to lowered kernels.
 Status lower_graph(Compilation& c, const CompileOptions& o, const TargetTraits& target) {
   const auto start = std::chrono::steady_clock::now();
@@ -42,6 +50,7 @@ Status lower_graph(Compilation& c, const CompileOptions& o, const TargetTraits& 
   ctx.target = target;
   ctx.evaluate = evaluate_node;
   ctx.fuse = o.fuse;
+  ctx.precision = INGOT_TRY(stored_precision(o.precision));
   ctx.refusals = &c.refusals;
   c.requirements = shape_requirements(c.graph);
   PipelineOptions pipeline_options{o.until, o.skip, o.dump_dir, o.verify_passes};

@@ -20,6 +20,9 @@ struct CompileOptions {
   std::string until;                 // stop the pipeline before this pass
   std::vector<std::string> skip;     // passes left out
   std::string dump_dir;              // numbered IR, kernels and plan go here, when not empty
+  /// "fp32" (what the model says), "tf32" (products of f32 values by one tf32 product), "fp16" or "bf16" (values between
+  /// kernels and weights in 16 bits).
+  std::string precision = "fp32";
   bool fuse = true;                  // false: every operator is a kernel of its own, to compare with
   bool verify_passes = false;        // check "unchanged means unchanged" after each pass (costs a print of the graph)
   int lanes = 4;                     // CUDA: streams that independent branches may use; the CPU runs one kernel at a time

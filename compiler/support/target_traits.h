@@ -19,6 +19,7 @@ struct TargetTraits {
   int shared_bytes = 0;              // CUDA: usable shared memory of a block
   int max_threads = 1;               // CUDA: threads of a block
   double memory_gbps = 20, f32_gflops = 100;
+  bool allow_tf32 = false;           // CUDA: products of f32 values may multiply them as tf32
 };
 
 /// The traits of "cpu" (the host), or of "sm_75" … "sm_120" (nominal numbers of the chip of that name).

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Whole models on a GPU beside PyTorch, in one run: eager in a CUDA graph, torch.compile, and Ingot on the exported graph.
 
-usage: models.py INGOT OUTDIR [--models a,b] [--batches 1,64] [--types fp16,fp32] [--compile]
+usage: models.py INGOT OUTDIR [--models a,b] [--batches 1,64] [--types fp16,fp32,tf32,bf16] [--compile]
 
-Each model is built with random weights as torchvision or transformers defines it, exported by torch.onnx, and run on the same
-random input by all. Prints one line a model, batch and type: milliseconds (medians; PyTorch by events around a graph
-replay; Ingot's latency as `ingot bench` reports it, and the sum of its kernels), the ratio of the best peer to Ingot, and the
-relative error (Frobenius) of Ingot's output against PyTorch's in fp32.
+Each model is built with random weights as torchvision or transformers defines it, exported in fp32 by torch.onnx, and run on
+the same random input by all; Ingot gets the type by --precision, PyTorch by converting the model (channels last for images;
+fp32 with tf32 allowed, its fast setting, beside Ingot's fp32 that keeps fp32 accuracy, and its tf32).
+Prints one line a model, batch and type: milliseconds (medians; PyTorch by events around a graph replay; Ingot with inputs
+and outputs on the device, and the sum of its kernels one by one), the ratio of the best peer to Ingot, and the relative
+errors (Frobenius) of Ingot's and PyTorch's outputs against PyTorch's in fp32.
 """
 import argparse, json, os, re, subprocess, sys, time
 import numpy as np
@@ -50,7 +52,7 @@ class Logits(torch.nn.Module):
         self.model = model
 
     def forward(self, ids):
-        return self.model(input_ids=ids)[0]
+        return self.model(input_ids=ids, attention_mask=torch.ones_like(ids))[0]
 
 
 def build(name):
@@ -66,7 +68,19 @@ def build(name):
         config = transformers.GPT2Config(attn_implementation="sdpa", use_cache=False)
         return Logits(transformers.GPT2Model(config)), lambda b: torch.randint(0, 50000, (b, 512))
     import torchvision
-    return getattr(torchvision.models, name)(weights=None), lambda b: torch.randn(b, 3, 224, 224)
+    model = getattr(torchvision.models, name)(weights=None).cuda()
+    # Statistics of random images, so that values neither vanish nor grow on their way; a classifier that is not zero.
+    model.train()
+    for m in model.modules():
+        if isinstance(m, torch.nn.BatchNorm2d):
+            m.momentum = None
+    with torch.no_grad():
+        for _ in range(3):
+            model(torch.randn(16, 3, 224, 224, device="cuda"))
+        for m in list(model.modules())[-1:]:
+            if isinstance(m, torch.nn.Linear):
+                m.weight.normal_(0, 0.02)
+    return model.cpu(), lambda b: torch.randn(b, 3, 224, 224)
 
 
 def graph_ms(model, x, rounds=50):
@@ -109,21 +123,27 @@ def export(model, x, path):
                       dynamic_axes=axes)
 
 
-def ingot_bench(ingot, path, batch, log):
-    command = [ingot, "bench", path, "--device", "cuda:0", "--batch", str(batch), "--duration", "0.4", "--profile"]
-    text = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    open(log, "w").write(text.stdout + text.stderr)
-    latency = re.search(r"latency p50 ([\d.]+) ms", text.stdout)
+PRECISIONS = {"fp16": "fp16", "fp32": "fp32", "tf32": "tf32", "bf16": "bf16"}
+
+
+def ingot_bench(ingot, path, kind, batch, log):
+    """Milliseconds with data on the device, the sum of the kernels' times, and their number."""
+    command = [ingot, "bench", path, "--device", "cuda:0", "--batch", str(batch), "--precision", PRECISIONS[kind]]
+    fast = subprocess.run(command + ["--duration", "0.4", "--io", "device", "--json"], capture_output=True, text=True, timeout=200)
+    text = subprocess.run(command + ["--duration", "0.2", "--profile"], capture_output=True, text=True, timeout=200)
+    open(log, "w").write(text.stdout + text.stderr + fast.stderr)
     kernels = re.search(r"([\d.]+) ms in (\d+) kernels", text.stdout)
-    if not latency or not kernels:
-        return None, None, None
-    return float(latency[1]), float(kernels[1]), int(kernels[2])
+    try:
+        latency = json.loads(fast.stdout)["p50_ms"]
+    except (ValueError, KeyError):
+        latency = None
+    return latency, float(kernels[1]) if kernels else None, int(kernels[2]) if kernels else None
 
 
-def ingot_error(ingot, path, x, expected, out):
+def ingot_error(ingot, path, kind, x, expected, out):
     np.save(f"{out}/x.npy", x.cpu().numpy())
-    subprocess.run([ingot, "run", path, "--device", "cuda:0", "--input", f"{out}/x.npy", "--output-dir", out],
-                   capture_output=True, text=True, timeout=200)
+    subprocess.run([ingot, "run", path, "--device", "cuda:0", "--precision", PRECISIONS[kind], "--input", f"{out}/x.npy",
+                    "--output-dir", out], capture_output=True, text=True, timeout=200)
     try:
         y = np.load(f"{out}/y.npy").astype(np.float64)
     except OSError:
@@ -143,41 +163,42 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    print("model            type batch | graph ms compile ms | ingot ms kernels ms count | best peer/kernels | error", flush=True)
+    print("model            type batch | graph ms compile ms | ingot ms kernels ms count | best peer/ingot | error    peer's", flush=True)
     for name in args.models.split(","):
         reference, make = build(name)
         reference = reference.eval().cuda()
+        path = f"{args.out}/{name}.onnx"
+        try:
+            x = make(2)
+            export(reference, x.cuda(), path)
+        except Exception as e:
+            print(name, "export failed:", str(e)[:200].replace("\n", " "), flush=True)
+            continue
         for kind in args.types.split(","):
-            dtype = torch.float16 if kind == "fp16" else torch.float32
+            dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(kind, torch.float32)
             model, _ = build(name)
             model.load_state_dict(reference.state_dict())
             model = model.eval().cuda().to(dtype)
-            to = lambda t: t.cuda().to(dtype) if t.is_floating_point() else t.cuda()
-            path = f"{args.out}/{name}-{kind}.onnx"
-            try:
-                export(model, to(make(2)), path)
-            except Exception as e:
-                print(name, kind, "export failed:", str(e)[:200], flush=True)
-                continue
             for batch in map(int, args.batches.split(",")):
-                x = to(make(batch))
-                layout = torch.channels_last if x.dim() == 4 and kind == "fp16" else torch.contiguous_format
-                peer, y = model.to(memory_format=layout) if x.dim() == 4 else model, x
-                if x.dim() == 4:
-                    y = x.contiguous(memory_format=layout)
-                eager = graph_ms(peer, y)
-                fast = compiled_ms(peer, y) if args.compile else float("nan")
-                latency, kernels, count = ingot_bench(args.ingot, path, batch, f"{args.out}/{name}-{kind}-{batch}.txt")
-                error = float("nan")
-                if kernels and batch == 1:
+                x = make(batch).cuda()
+                y = x.to(dtype) if x.is_floating_point() else x
+                if y.dim() == 4 and dtype != torch.float32:
+                    model, y = model.to(memory_format=torch.channels_last), y.contiguous(memory_format=torch.channels_last)
+                eager = graph_ms(model, y)
+                fast = compiled_ms(model, y) if args.compile else float("nan")
+                latency, kernels, count = ingot_bench(args.ingot, path, kind, batch, f"{args.out}/{name}-{kind}-{batch}.txt")
+                error = peer = float("nan")
+                if batch == 1:
+                    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
                     with torch.no_grad():
-                        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-                        expected = reference(x.float() if x.is_floating_point() else x).double().cpu().numpy()
-                        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-                    error = ingot_error(args.ingot, path, x, expected, args.out)
+                        expected = reference(x).double().cpu().numpy()
+                    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+                    with torch.no_grad():
+                        peer = np.linalg.norm(model(y).double().cpu().numpy() - expected) / np.linalg.norm(expected)
+                    error = ingot_error(args.ingot, path, kind, x, expected, args.out)
                 best = min(t for t in (eager, fast) if t == t)
-                ratio = best / kernels if kernels else float("nan")
-                print(f"{name:16} {kind} {batch:5} | {eager:8.3f} {fast:8.3f} | {latency} {kernels} {count} | {ratio:6.2f} | {error:.2e}",
+                ratio = best / latency if latency else float("nan")
+                print(f"{name:16} {kind} {batch:5} | {eager:8.3f} {fast:8.3f} | {latency} {kernels} {count} | {ratio:6.2f} | {error:.2e} {peer:.2e}",
                       flush=True)
             model = None
             torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/expr/combine.h"
+#include "compiler/expr/simplify.h"
 
 namespace ingot::samples {
 
@@ -220,6 +221,32 @@ Sample max_pool(int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc) {
   return {fmt::format("max_pool_{}", nhwc ? "nhwc" : "nchw"), k, {}, 0};
 }
 
+Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type) {
+  const int64_t pad = filter / 2, p = (h + 2 * pad - filter) / stride + 1, q = (w + 2 * pad - filter) / stride + 1;
+  const Expr in = index("n", n), ip = index("p", p), iq = index("q", q), ic = index("c", c), r = index("r", filter),
+             s = index("s", filter);
+  Kernel k = kernel("depthwise_relu",
+                    {input("x", type, {n, h, w, c}), input("w", type, {filter, filter, c}), input("bias", type, {c}),
+                     output("out0", type, {n, p, q, c})},
+                    {axis(in), axis(ip), axis(iq), axis(ic)});
+  const Expr y = ip * stride + r - pad, x = iq * stride + s - pad;
+  const Expr inside = simplify(
+      logical_and(logical_and(ge(y, Expr(0)), lt(y, Expr(h))), logical_and(ge(x, Expr(0)), lt(x, Expr(w)))));
+  const Expr element = Expr::load(0, type, ((in * h + y) * w + x) * c + ic);
+  const DType compute = compute_type(type);
+  Reduce sum;
+  sum.result = Expr::local("acc", compute);
+  sum.combine = Combine::Sum;
+  sum.init = Expr::number(compute, 0);
+  sum.axes = {axis(r), axis(s)};
+  sum.value = select(inside, element, zero_of(element)) * Expr::load(1, type, (r * filter + s) * c + ic);
+  k.body.push_back({sum});
+  const Expr biased = sum.result + Expr::load(2, type, ic);
+  k.body.push_back({Store{3, ((in * p + ip) * q + iq) * c + ic, max(biased, zero_of(biased))}});
+  return {fmt::format("depthwise_{}x{}x{}x{}_{}x{}_s{}_{}", n, h, w, c, filter, filter, stride, name_of(type)), k, {},
+          size_of(type) == 2 ? 2e-3 : 1e-5};
+}
+
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed, bool b_transposed, DType type,
               bool batched_w) {
   const Expr ib = index("b", batch), im = index("i", m), in = index("j", n), ik = index("k", kk);
@@ -390,6 +417,9 @@ std::vector<Sample> all_samples() {
           column_sum(500, 4096),
           max_pool(2, 5, 9, 11, false),
           max_pool(1, 8, 8, 6, true),
+          depthwise(2, 16, 16, 64, 3, 1, DType::F16),
+          depthwise(1, 28, 28, 32, 5, 2, DType::F32),
+          depthwise(1, 14, 14, 96, 7, 1, DType::F16),
           matmul(1, 70, 66, 37, false, false, DType::F32),
           matmul(2, 33, 72, 64, true, true, DType::F32),
           matmul(1, 130, 132, 40, false, false, DType::F16),

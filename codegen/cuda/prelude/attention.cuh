@@ -76,6 +76,8 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
   static INGOT_DEV void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     if constexpr (kStep == 16) {
       mma_16816<MmaTraits<T>::type>(d, a, b);
+    } else if constexpr (Plan::single) {
+      mma_1688_tf32(d, a, b);
     } else {
       u32 a_big[4], a_small[4], b_big[2], b_small[2];
       split_tf32(a, a_big, a_small);

@@ -12,7 +12,7 @@
 //               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
 //               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k,
 //               b_along_k (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector,
-//               e_vector, a_table, b_table (depths are worth a table in shared memory: windows), a_constant, b_constant
+//               single (float: one tf32 product), e_vector, a_table, b_table (depths are worth a table in shared memory: windows), a_constant, b_constant
 //               (weights: they may be read before the kernel waits for its predecessor)
 // Extents along a vector are multiples of it.
 //
@@ -48,7 +48,7 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
   static_assert(Plan::warp_m % 16 == 0 && Plan::warp_n % 16 == 0 && kPart % kStep == 0, "no multiple of an mma");
   // Three tf32 products make a NaN of an infinite operand (inf * 0 in a mixed term). A tile whose sums are not all finite
   // is computed once more, with such terms left out.
-  static constexpr bool kHasCareful = kStep == 8;
+  static constexpr bool kSingle = Plan::single, kHasCareful = kStep == 8 && !kSingle;
   float acc[kM][kN][4];
   bool careful = false;
 
@@ -103,8 +103,28 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       }
     }
   }
+  /// One product for each pair: the tensor cores ignore what a tf32 does not hold.
+  INGOT_DEV void multiply_single(u32 stage_a, u32 stage_b, int k) {
+    u32 b[kN][2];
+#pragma unroll
+    for (int j = 0; j < kN; j += 2) {
+      u32 r[4];
+      OperandB::load8x2(r, stage_b, warp_n() + j * 8, k);
+      b[j][0] = r[0], b[j][1] = r[1], b[j + 1][0] = r[2], b[j + 1][1] = r[3];
+    }
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      u32 a[4];
+      OperandA::load16(a, stage_a, warp_m() + i * 16, k);
+#pragma unroll
+      for (int j = 0; j < kN; ++j) mma_1688_tf32(acc[i][j], a, b[j]);
+    }
+  }
   INGOT_DEV void multiply(u32 stage_a, u32 stage_b) {
-    if constexpr (kStep == 8) {
+    if constexpr (kSingle) {
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) multiply_single(stage_a, stage_b, warp_k() * kPart + s * kStep);
+    } else if constexpr (kStep == 8) {
       if (careful) {
 #pragma unroll 1
         for (int s = 0; s < kSteps; ++s) multiply_carefully(stage_a, stage_b, warp_k() * kPart + s * kStep);

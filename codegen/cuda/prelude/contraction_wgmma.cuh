@@ -89,7 +89,8 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
                                    const PrologueB& b, Index k_begin, Index k_end, u32 shared,
                                    bool first) {
     constexpr int kStage = OperandA::kBytes + OperandB::kBytes, kRing = Plan::stages * kStage;
-    constexpr int kAhead = Plan::stages - 1 - Plan::overlap;  // stages on their way
+    // Stages on their way. One stage is for products of one step.
+    constexpr int kAhead = Plan::stages == 1 ? 1 : Plan::stages - 1 - Plan::overlap;
     static_assert(kAhead >= 1, "too few stages");
     const Index steps = k_begin < k_end ? (k_end - k_begin + Plan::tile_k - 1) / Plan::tile_k : 0;
     const auto copy_a = [&](u32 offset, Index step) {
