@@ -49,15 +49,6 @@ Result<std::vector<Tensor>> Session::run(const std::vector<Tensor>& inputs) {
   return outputs;
 }
 
-Result<std::vector<Tensor>> Session::run_parts(const std::vector<Tensor>& inputs) {
-  INGOT_TRY(check_types(inputs));
-  const PartRunner run_part = [this](int32_t part, const std::vector<Tensor>& in) -> Result<std::vector<Tensor>> {
-    if (cancelled_.load(std::memory_order_relaxed)) return make_error(ErrorKind::Device, "the run was cancelled");
-    return parts_[static_cast<size_t>(part)]->run(in);
-  };
-  return run_script(engine_->program().scripts, run_part, inputs);
-}
-
 namespace {
 Error in_parts(const char* what) {
   return unsupported(

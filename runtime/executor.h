@@ -110,6 +110,8 @@ struct SessionCounters {
   double last_plan_us = 0;  // host time of the plan made last
 };
 
+class MemoryPool;
+
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Engine> engine, SessionOptions options = {});
@@ -177,7 +179,10 @@ class Session {
   };
 
   Session(std::shared_ptr<const Engine> engine, SessionOptions options);
+  // programs in parts: session_parts.cpp
+  class PartMachine;
   Result<std::vector<Tensor>> run_parts(const std::vector<Tensor>& inputs);
+  Status trim_parts();
   // planning: session_plan.cpp
   Result<Plan*> plan_for(const std::vector<Dims>& input_dims);
   Status read_values(const std::vector<Tensor>& inputs);
@@ -215,6 +220,7 @@ class Session {
   std::vector<void*> values_;  // where each value of the program is now
   std::vector<void*> arguments_;
   std::vector<std::unique_ptr<Session>> parts_;  // of a program in parts
+  std::shared_ptr<MemoryPool> pool_;  // likewise, for what goes between them on a device
   std::vector<int64_t> input_values_;  // per symbol that an element of an input gives its value
   std::list<Plan> plans_;  // most recently used first
   std::list<RecordedRun> recorded_;  // likewise

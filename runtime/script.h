@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,10 +36,34 @@ struct Script {
   std::vector<ScriptStep> steps;
 };
 
-/// Runs part number `part` on tensors, and gives its outputs.
+/// A value while a script runs: in host memory, on the device, or in both places.
+struct ScriptValue {
+  DType type = DType::F32;
+  std::vector<int64_t> dims;
+  std::optional<Tensor> host;
+  std::shared_ptr<void> device;  // device memory; null where it has none
+};
+using ScriptValuePtr = std::shared_ptr<ScriptValue>;
+using ScriptValues = std::vector<ScriptValuePtr>;
+ScriptValuePtr host_value(Tensor tensor);
+
+/// What a script needs of whoever runs its parts.
+class ScriptMachine {
+ public:
+  virtual ~ScriptMachine() = default;
+  virtual Result<ScriptValues> run_part(int32_t part, const ScriptValues& inputs) = 0;
+  /// Waits for the value.
+  virtual Result<Tensor> to_host(ScriptValue& value) = 0;
+  /// Joins values of the same dims along a new first axis; there is at least one.
+  virtual Result<ScriptValuePtr> join(const ScriptValues& rows) = 0;
+};
+
+/// Runs part number `part` on host tensors, and gives its outputs.
 using PartRunner = std::function<Result<std::vector<Tensor>>(int32_t part, const std::vector<Tensor>& inputs)>;
 
 /// Runs scripts[0]. Error: that of a part, with the step's name; a loop without end is the model's, and not noticed.
+Result<std::vector<Tensor>> run_script(std::span<const Script> scripts, ScriptMachine& machine,
+                                       const std::vector<Tensor>& inputs);
 Result<std::vector<Tensor>> run_script(std::span<const Script> scripts, const PartRunner& run_part,
                                        const std::vector<Tensor>& inputs);
 

@@ -83,8 +83,8 @@ Status Session::fetch_outputs(std::vector<Tensor>& outputs) {
 }
 
 Status Session::trim() {
-  for (const auto& part : parts_) INGOT_TRY(part->trim());
   INGOT_TRY(synchronize());
+  INGOT_TRY(trim_parts());
   drop_recordings(nullptr);
   counters_.plans_dropped += plans_.size();
   plans_.clear();
