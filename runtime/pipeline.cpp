@@ -93,11 +93,15 @@ Status Pipeline::download(Slot& slot) {
   return device.record(*slot.downloaded, down_.get());
 }
 
+bool Pipeline::runs_at_once() const {
+  return session_->engine()->device()->is_host() || !session_->engine()->program().scripts.empty();
+}
+
 Result<uint64_t> Pipeline::submit(const std::vector<Tensor>& inputs) {
   Slot& slot = slots_[next_ % slots_.size()];
   if (slot.busy)
     return invalid(fmt::format("request {} must be fetched before another one is submitted", slot.request));
-  if (session_->engine()->device()->is_host()) {
+  if (runs_at_once()) {
     slot.results = INGOT_TRY(session_->run(inputs));
   } else {
     slot.output_dims = INGOT_TRY(session_->output_dims(inputs));
@@ -115,7 +119,7 @@ Result<std::vector<Tensor>> Pipeline::fetch(uint64_t request) {
   Slot& slot = slots_[request % slots_.size()];
   if (!slot.busy || slot.request != request) return invalid(fmt::format("request {} is not in flight", request));
   slot.busy = false;
-  if (session_->engine()->device()->is_host()) return std::move(slot.results);
+  if (runs_at_once()) return std::move(slot.results);
   INGOT_TRY(session_->engine()->device()->synchronize(*slot.downloaded));
   const Program& p = session_->engine()->program();
   std::vector<Tensor> outputs;

@@ -1,6 +1,7 @@
 // Pipeline: a queue of requests with host tensors, whose copies overlap with compute. While one request is computed, the
 // next is uploaded and the last is downloaded, on streams of their own, through pinned buffers. Belongs to one thread at
-// a time. On a host device there is nothing to copy, and a request is computed when it is submitted.
+// a time. On a host device there is nothing to copy, and the host takes part in running a model in parts: there a request
+// is computed when it is submitted.
 #pragma once
 
 #include "runtime/executor.h"
@@ -40,6 +41,7 @@ class Pipeline {
   };
 
   Pipeline() = default;
+  bool runs_at_once() const;
   Status reserve(Buffer& buffer, uint64_t bytes, const std::string& what);
   Status upload(Slot& slot, const std::vector<Tensor>& inputs, std::vector<DeviceTensor>& tensors);
   Status compute(Slot& slot, const std::vector<DeviceTensor>& tensors);

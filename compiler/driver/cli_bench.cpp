@@ -173,7 +173,7 @@ Outcome run_bench(const BenchArgs& a) {
   const double load_ms = now_ms() - load_start;
   const bool want_profile = a.profile || !a.csv.empty() || !a.trace.empty();
   if (!m.engine() && (a.find_batch || want_profile || a.io != "run"))
-    return unsupported("the interpreter, and models that run in parts, are only measured from host to host");
+    return unsupported("the interpreter is only measured from host to host");
   if (a.find_batch) return find_batch(m, a);
   const auto inputs = INGOT_TRY(read_inputs(m.inputs(), m.program(), a.inputs, true, a.batch, 1));
   std::unique_ptr<runtime::Session> session;
