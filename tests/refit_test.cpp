@@ -66,18 +66,19 @@ void write_model(const std::string& path, unsigned seed, float factor = 0.5f, in
   REQUIRE(m.SerializeToOstream(&out));
 }
 
-CompileOptions options() {
+CompileOptions options(const std::string& precision) {
   CompileOptions o;
+  o.precision = precision;
   o.targets = {"cpu", "x86-64", "source"};
   return o;
 }
 
-rt::EngineFile compile(const std::string& model) {
-  auto all = compile_for_targets(model, options());
+rt::EngineFile compile(const std::string& model, const std::string& precision = "fp32") {
+  auto all = compile_for_targets(model, options(precision));
   if (!all) FAIL(all.error().to_string());
   rt::EngineFile file;
   for (const Compilation& c : *all) file.programs.push_back(std::make_shared<const rt::Program>(c.program));
-  file.folding = record_folding(model, options()).value();
+  file.folding = record_folding(model, options(precision)).value();
   return file;
 }
 
@@ -100,9 +101,10 @@ bool contains(const std::string& text, const std::string& part) {
 TEST_CASE("refit equals a fresh compilation, bit for bit", "[refit]") {
   Folder f;
   const std::string before = f.path + "/old.onnx", after = f.path + "/new.onnx";
+  const std::string precision = GENERATE("fp32", "tf32", "fp16");
   write_model(before, 1);
   write_model(after, 2);
-  const rt::EngineFile compiled = compile(before), want = compile(after);
+  const rt::EngineFile compiled = compile(before, precision), want = compile(after, precision);
   REQUIRE(compiled.programs.size() == 3);
   const std::string path = f.path + "/old.ingot";
   const std::string original = bytes_of(compiled, path), wanted = bytes_of(want, f.path + "/new.ingot");

@@ -26,7 +26,7 @@ Outcome explain(const CacheArgs& a, runtime::Store& store) {
   for (const std::vector<std::string>& group : INGOT_TRY(target_groups(a.targets))) {
     o.targets = group;
     const Compilation c = INGOT_TRY(lower_model(a.model, o));
-    const TargetTraits traits = INGOT_TRY(traits_of(group));
+    const TargetTraits traits = INGOT_TRY(traits_for(o));
     for (const Kernel& kernel : c.lowered.kernels)
       for (const NamedKey& k : INGOT_TRY(store_keys(kernel, group, traits))) {
         if (!hits.emplace(k.kernel, 0).second) continue;

@@ -28,12 +28,12 @@ std::string file_hash(const std::string& path) {
 }
 
 /// What the engine file remembers of its making. No dates and no paths: the same input gives the same bytes.
-std::string notes_of(const std::vector<Compilation>& all, const std::string& model) {
+std::string notes_of(const std::vector<Compilation>& all, const std::string& model, const CompileOptions& o) {
   nlohmann::json j;
   j["model"] = std::filesystem::path(model).filename();
   j["model_hash"] = file_hash(model);
   j["nodes"] = all[0].model_nodes;
-  j["precision"] = "as the model says";
+  j["precision"] = o.precision;
   for (const Compilation& c : all) {
     nlohmann::json reasons = nlohmann::json::array();
     for (const Refusal& r : c.refusals) reasons.push_back({r.producer, r.consumer, r.reason});
@@ -76,7 +76,7 @@ Outcome run_compile(const CompileArgs& a) {
   const std::vector<Compilation> all = INGOT_TRY(compile_for_targets(a.model, o));
   runtime::EngineFile file;
   for (const Compilation& c : all) file.programs.push_back(std::make_shared<const runtime::Program>(c.program));
-  file.notes = notes_of(all, a.model);
+  file.notes = notes_of(all, a.model, o);
   if (!a.no_refit && all[0].scripts.empty()) file.folding = INGOT_TRY(record_folding(a.model, o));
   INGOT_TRY(runtime::save_engine(file, a.output));
   fmt::print("{}: {} nodes in the model; weights {}, file {}\n", a.output, all[0].model_nodes, human_bytes(static_cast<double>(weight_bytes(all))),

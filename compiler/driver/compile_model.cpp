@@ -36,8 +36,7 @@ Result<Compilation> compile_model(const std::string& path, const CompileOptions&
   if (!o.until.empty()) return invalid("a compilation cannot stop before a pass; `opt --until` prints the graph there");
   Compilation c = INGOT_TRY(lower_model(path, o));
   const auto start = std::chrono::steady_clock::now();
-  TargetTraits traits = INGOT_TRY(traits_of(o.targets));
-  traits.allow_tf32 = o.precision == "tf32";
+  const TargetTraits traits = INGOT_TRY(traits_for(o));
   const auto store = std::make_shared<runtime::Store>();
   const KernelCompiler compiler = INGOT_TRY(kernel_compiler(o.targets, traits, store));
   BuildOptions build;
@@ -73,7 +72,7 @@ Result<std::vector<Compilation>> compile_for_targets(const std::string& path, co
 
 Result<Compilation> compile_names(const OnnxModel& model, const CompileOptions& o) {
   Compilation c = INGOT_TRY(lower_model(model, o));
-  c.program = INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, kernel_namer(INGOT_TRY(traits_of(o.targets))), {}));
+  c.program = INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, kernel_namer(INGOT_TRY(traits_for(o))), {}));
   return c;
 }
 

@@ -13,7 +13,7 @@ constexpr const char* kMagic = "ingot folding 1\n";
 
 /// Options as lines of text, an empty line, then the graph's bytes.
 std::string header_of(const CompileOptions& o) {
-  std::string text = fmt::format("{}lanes {}\nfuse {}\n", kMagic, o.lanes, o.fuse ? 1 : 0);
+  std::string text = fmt::format("{}lanes {}\nfuse {}\nprecision {}\n", kMagic, o.lanes, o.fuse ? 1 : 0, o.precision);
   for (const std::string& pass : o.skip) text += fmt::format("skip {}\n", pass);
   for (const auto& [name, dims] : o.shapes) {
     text += fmt::format("shape {} {}\n", dims.size(), name);
@@ -44,6 +44,7 @@ Result<Recorded> parse_folding(const std::string& text) {
     words >> key;
     if (key == "lanes") words >> r.options.lanes;
     else if (key == "fuse") words >> r.options.fuse;
+    else if (key == "precision") words >> r.options.precision;
     else if (key == "skip") words >> r.options.skip.emplace_back();
     else if (key == "shape" && words >> count && count <= 64 && std::getline(words >> std::ws, name))
       for (size_t d = 0; d < count; ++d) r.options.shapes[name].push_back(line());

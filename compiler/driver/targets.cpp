@@ -117,6 +117,12 @@ Result<TargetTraits> traits_of(const std::vector<std::string>& targets) {
   return cuda_traits(oldest);
 }
 
+Result<TargetTraits> traits_for(const CompileOptions& options) {
+  TargetTraits traits = INGOT_TRY(traits_of(options.targets));
+  traits.allow_tf32 = options.precision == "tf32";
+  return traits;
+}
+
 Result<std::vector<std::vector<std::string>>> target_groups(std::vector<std::string> targets) {
   if (targets.empty()) return invalid("no target given");
   std::sort(targets.begin(), targets.end(), [](const std::string& a, const std::string& b) {

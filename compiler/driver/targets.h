@@ -12,6 +12,8 @@ namespace ingot {
 /// Error: an unknown name, or CPU and CUDA mixed: those are two programs (target_groups).
 Result<TargetTraits> traits_of(const std::vector<std::string>& targets);
 
+/// The traits that kernels of these options are planned by: those of its targets, and what its precision allows.
+Result<TargetTraits> traits_for(const CompileOptions& options);
 /// Targets that share traits, and so one program: "sm_86" and "sm_87". In the order of the engine file, without repeats.
 /// Error: a name that is no target.
 Result<std::vector<std::vector<std::string>>> target_groups(std::vector<std::string> targets);
