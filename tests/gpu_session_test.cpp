@@ -150,7 +150,7 @@ void memory(const Setup& s, int rounds) {
   std::vector<void*> hogs;
   for (uint64_t bytes = s.gpu->memory_info().free_bytes; bytes > (1 << 20); bytes /= 2)
     if (auto p = s.gpu->allocate(bytes)) hogs.push_back(p.value());
-  const auto refused = session->run(inputs_of_size(s.on_gpu->program(), {20000}, rng));
+  const auto refused = session->run(inputs_of_size(s.on_gpu->program(), {20000, 64, 64, 64}, rng));
   check(!refused && refused.error().kind == ErrorKind::OutOfMemory, "memory that cannot be had is an error");
   if (!refused) std::printf("    %s\n", refused.error().message.c_str());
   for (void* p : hogs) s.gpu->release(p);
@@ -195,6 +195,7 @@ void two_gpus(const Setup& s) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (argc < 2) return std::fprintf(stderr, "usage: %s FILE.ingot\n", argv[0]), 2;
   auto api = cuda::load_driver();
   if (!api) return std::printf("skipped: %s\n", api.error().message.c_str()), 77;
