@@ -1,6 +1,9 @@
 // Mixed precision: values between kernels, and weights, are stored in 16 bits; arithmetic inside a kernel stays in f32, and
 // products multiply 16-bit operands with f32 sums. Runs on fused groups, where it is known which values are stored: a kernel
 // that writes a narrow value ends with a Cast, one that reads it begins with the inverse.
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -11,7 +14,7 @@
 namespace ingot {
 namespace {
 
-constexpr int64_t kWeightElements = 1024;  // smaller constants (biases, scales) cost nothing as they are
+constexpr double kLargestF16 = 65504;
 
 class Narrower {
  public:
@@ -43,7 +46,7 @@ class Narrower {
     for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
       const ValueId v = g_.node(id).inputs[i];
       if (g_.value(v).constant) {
-        if (!is_wide(v) || g_.value(v).constant->count() < kWeightElements) continue;
+        if (!is_wide(v) || g_.value(v).constant->count() == 1) continue;
         g_.replace_use(id, v, weight(v));
       } else if (!narrow_.count(v)) {
         continue;
@@ -107,7 +110,13 @@ class Narrower {
     if (made.valid()) return made;
     const Tensor& from = *g_.value(v).constant;
     auto to = std::make_shared<Tensor>(type_, from.dims());
-    for (int64_t i = 0; i < from.count(); ++i) to->set_float(i, from.float_at(i));
+    // Masks of the lowest float stay finite: a row of them alone must not become NaN.
+    const double most = type_ == DType::F16 ? kLargestF16 : std::numeric_limits<double>::infinity();
+    const auto* items = from.as<float>();
+    for (int64_t i = 0; i < from.count(); ++i) {
+      const double x = items[i];
+      to->set_float(i, std::isinf(x) ? x : std::clamp(x, -most, most));
+    }
     made = g_.add_constant(std::move(to), g_.value(v).name);
     return made;
   }

@@ -82,6 +82,7 @@ class Former {
     const auto* move = n.op->lowers_as<Movement>();
     if (move && !move->inverse) return "the movement is not one to one";
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
+    if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
     if (move && !store_stays_contiguous(n)) return "stores would lose coalescing; the reader moves the data instead";
     if (!move && !is_pointwise(n)) return "it is not pointwise";
     for (ValueId v : n.inputs) {
@@ -93,6 +94,11 @@ class Former {
       if (groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
     }
     return nullptr;
+  }
+  /// A convolution on a GPU: results are stored with their channels last (assign_layouts).
+  bool keeps_channels_last(int group) const {
+    return ctx_.target.kind == TargetKind::Cuda && groups_.at(group).anchor.valid() &&
+           g_.node(groups_.at(group).anchor).op->name.starts_with("Conv");
   }
   static bool store_stays_contiguous(const Node& n) {
     if (n.op->name == "Reshape") return true;

@@ -102,7 +102,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const Axis* out = inner_axis(d.out_along_m ? c.m : c.n);
   d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
   const auto shared_of = [&](const MmaTile& t) {
-    const int tables = (d.a_table + d.b_table) * t.stages * t.k * kTableBytes;
+    const int tables = (d.a_table + d.b_table) * std::max(t.stages, 2) * t.k * kTableBytes;
     return std::max(t.stages * mma_stage_bytes(t, d.a_along_k, d.b_along_k, size) + tables,
                     mma_result_bytes(t, d.out_along_m));
   };

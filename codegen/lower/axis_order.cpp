@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "codegen/lower/kernel_walk.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
@@ -40,7 +41,56 @@ bool steps_by_one(const Expr& index, const std::vector<Axis>& axes) {
   });
 }
 
+/// The smallest constant that the axis' position is divided by, if it divides the extent; 0 when there is none.
+int64_t divisor_of(const Kernel& kernel, const Axis& axis) {
+  const auto extent = axis.extent.as_int();
+  int64_t best = 0;
+  if (!extent) return 0;
+  for_each_expr(kernel, [&](const Expr& e) {
+    visit(e, [&](const Expr& x) {
+      if (x.op() != ExprOp::FloorDiv && x.op() != ExprOp::FloorMod) return;
+      const auto by = x.arg(1).as_int();
+      if (!by || *by <= 1 || *by >= *extent || *extent % *by != 0 || !x.arg(0).same(axis.var)) return;
+      if (best == 0 || *by < best) best = *by;
+    });
+  });
+  return best;
+}
+
+/// The axes with those that are divided split in two, and what their positions become.
+std::vector<Axis> split(const Kernel& kernel, const std::vector<Axis>& axes, Bindings& bindings) {
+  std::vector<Axis> result;
+  for (const Axis& a : axes) {
+    const int64_t by = divisor_of(kernel, a);
+    if (by == 0) {
+      result.push_back(a);
+      continue;
+    }
+    const Expr outer = Expr::index(a.var.name() + "_part", *a.extent.as_int() / by), inner = Expr::index(a.var.name() + "_in", by);
+    bindings.emplace(a.var.name(), outer * by + inner);
+    result.push_back({outer, outer.extent()});
+    result.push_back({inner, inner.extent()});
+  }
+  return result;
+}
+
 }  // namespace
+
+void split_divided_axes(Kernel& kernel) {
+  if (!kernel.contract()) return;
+  Bindings bindings;
+  std::vector<Axis> m = split(kernel, kernel.contract()->m, bindings), n = split(kernel, kernel.contract()->n, bindings);
+  if (bindings.empty()) return;
+  auto& c = std::get<Contract>(kernel.body[0].node);
+  c.m = std::move(m);
+  c.n = std::move(n);
+  map_exprs(kernel, [&](const Expr& e) {
+    return rewrite(substitute(e, bindings), [](const Expr& x) {
+      if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
+      return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
+    });
+  });
+}
 
 Expr first_store(const Body& body) {
   for (const Stmt& s : body) {

@@ -16,4 +16,8 @@ void sort_by_stride(std::vector<Axis>& axes, const Expr& index);
 /// rows follow each other in memory; the axis of k along which an operand is contiguous is the last.
 void orient(Contract& contract);
 
+/// The rows and columns of a product: an axis whose position is divided by a constant somewhere (three projections stored one
+/// after the other) becomes two, and the division disappears.
+void split_divided_axes(Kernel& kernel);
+
 }  // namespace ingot

@@ -223,6 +223,7 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
     case GroupKind::Contraction: lower_contraction(values, k); break;
     case GroupKind::Attention: lower_attention(values, k); break;
   }
+  split_divided_axes(k);
   collapse_axes(k);
   k.dims = free_dims(k);
   return k;

@@ -1,5 +1,6 @@
 #include "compiler/expr/poly.h"
 
+#include <numeric>
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -66,6 +67,30 @@ bool rejoin_division(Poly& p) {
   return false;
 }
 
+/// (g*q + low) div (g*d) is q div d, and mod g*(q mod d) + low, for 0 <= low < g: a flat position of rows of g elements.
+bool divide_by_content(const Poly& x, const Poly& y, bool is_div, Poly& result) {
+  int64_t g = 0;
+  for (const auto& [atoms, coefficient] : y.terms) g = std::gcd(g, coefficient);
+  if (g <= 1) return false;
+  Poly q, low, d;
+  for (const auto& [atoms, coefficient] : x.terms) {
+    if (coefficient % g == 0) q.add(atoms, coefficient / g);
+    else low.add(atoms, coefficient);
+  }
+  for (const auto& [atoms, coefficient] : y.terms) d.add(atoms, coefficient / g);
+  Poly above = constant_poly(g - 1);
+  above.add(low, -1);
+  if (!poly_nonnegative(low) || !poly_nonnegative(above)) return false;
+  const Expr high = from_poly(q), by = from_poly(d);
+  if (is_div) {
+    result.add(to_poly(floor_div(high, by)));
+  } else {
+    result.add(to_poly(floor_mod(high, by)), g);
+    result.add(low);
+  }
+  return true;
+}
+
 Poly division_poly(const Expr& e) {
   const bool is_div = e.op() == ExprOp::FloorDiv;
   const Poly x = to_poly(e.arg(0)), y = to_poly(e.arg(1));
@@ -82,6 +107,7 @@ Poly division_poly(const Expr& e) {
     if (!is_div) result.add(rest);
     return result;
   }
+  if (!c && divide_by_content(rest, y, is_div, result)) return result;
   const Expr r = from_poly(rest), d = from_poly(y);
   if (auto rc = rest.constant(); rc && c) {
     result.add(to_poly(is_div ? floor_div(*rc, *c) : floor_mod(*rc, *c)));
