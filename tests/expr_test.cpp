@@ -46,9 +46,9 @@ TEST_CASE("index arithmetic of reshapes cancels") {
   const Expr linear = ((n * C + c) * H + h) * W + w;
   expect_same(floor_mod(linear, W), "w");
   expect_same(floor_mod(floor_div(linear, W), H), "h");
-  const Expr n = Expr::index("n", 768), m = Expr::index("m", N * 197);
-  expect_same(floor_div(m * 768 + n, N * 768), to_string(floor_div(m, N)));
-  expect_same(floor_mod(m * 768 + n, N * 768), to_string(simplify(floor_mod(m, N) * 768 + n)));
+  const Expr column = Expr::index("column", 768), row = Expr::index("row", N * 197);
+  expect_same(floor_div(row * 768 + column, N * 768), to_string(floor_div(row, N)));
+  expect_same(floor_mod(row * 768 + column, N * 768), to_string(simplify(floor_mod(row, N) * 768 + column)));
   expect_same(floor_mod(floor_div(linear, W * H), C), "c");
   expect_same(floor_div(linear, C * H * W), "n");
   const Expr i = Expr::index("i", H * W);
