@@ -43,10 +43,19 @@ std::string notes_of(const std::vector<Compilation>& all, const std::string& mod
 }
 
 /// Bytes of weights, those that several programs share once.
+/// The program, and those of its parts.
+template <class F>
+void for_each_program(const runtime::Program& program, F f) {
+  f(program);
+  for (const auto& part : program.parts) f(*part);
+}
+
 uint64_t weight_bytes(const std::vector<Compilation>& all) {
   std::set<TensorPtr> distinct;
   for (const Compilation& c : all)
-    for (const auto& constant : c.program.constants) distinct.insert(constant.data);
+    for_each_program(c.program, [&](const runtime::Program& p) {
+      for (const auto& constant : p.constants) distinct.insert(constant.data);
+    });
   uint64_t total = 0;
   for (const TensorPtr& t : distinct) total += t->bytes();
   return total;
@@ -62,10 +71,14 @@ struct CompileArgs {
 
 void print_compilation(const Compilation& c) {
   int32_t lanes = 0;
-  for (const auto& in : c.program.instructions) lanes = std::max(lanes, in.lane + 1);
+  size_t launches = 0;
+  for_each_program(c.program, [&](const runtime::Program& p) {
+    launches += p.instructions.size();
+    for (const auto& in : p.instructions) lanes = std::max(lanes, in.lane + 1);
+  });
   if (!c.scripts.empty()) fmt::print("  its course is decided at run time: {} parts; it cannot be refitted\n", c.parts.size());
   fmt::print("  {}: {} kernels after fusion{}; import {:.0f} ms, passes {:.0f} ms, kernels {:.0f} ms\n", c.program.target,
-             c.program.instructions.size(), lanes > 1 ? fmt::format(" on {} streams", lanes) : "", c.import_ms, c.passes_ms, c.codegen_ms);
+             launches, lanes > 1 ? fmt::format(" on {} streams", lanes) : "", c.import_ms, c.passes_ms, c.codegen_ms);
 }
 
 Outcome run_compile(const CompileArgs& a) {
