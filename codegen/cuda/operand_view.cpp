@@ -14,6 +14,15 @@ bool has_load(const Expr& e) {
   return found;
 }
 
+/// True when the symbol occurs in e other than in the index of a load: in a guard, say.
+bool depends_outside_loads(const Expr& e, const std::string& symbol) {
+  if (e.op() == ExprOp::Load) return false;
+  if (e.op() == ExprOp::Symbol) return e.name() == symbol;
+  for (const Expr& a : e.args())
+    if (depends_outside_loads(a, symbol)) return true;
+  return false;
+}
+
 }  // namespace
 
 OperandView view_of(const Contract& c, const Expr& value) {
@@ -28,8 +37,7 @@ OperandView view_of(const Contract& c, const Expr& value) {
       flat &= a && b && simplify(*a - *b * c.k[i + 1].extent).is_const(0);
     }
   });
-  const Expr rest = rewrite(value, [](const Expr& e) { return e.op() == ExprOp::Load ? zero_of(e) : Expr(); });
-  for (const Axis& a : c.k) flat &= !depends_on(rest, a.var.name());
+  for (const Axis& a : c.k) flat &= !depends_outside_loads(value, a.var.name());
   if (!flat) return as_is;
   const Expr extent = total_of(c.k), var = Expr::index("k_flat", extent);
   Bindings bindings;
