@@ -30,13 +30,18 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
 
 std::string CudaPrinter::dim_parameter(const Expr& dim) const { return "dim_" + identifier_of(dim.name()); }
 
+std::string CudaPrinter::pointer_type(int buffer) const {
+  const Buffer& b = kernel_.buffers[static_cast<size_t>(buffer)];
+  const bool written = is_written(buffer);
+  return fmt::format("{}{}*{}", written ? "" : "const ", c_storage_type(b.type),
+                     written || b.is_constant ? " __restrict__" : "");
+}
+
 std::string CudaPrinter::signature() const {
   std::string list;
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const Buffer& b = kernel_.buffers[i];
-    const bool written = is_written(static_cast<int>(i));
-    list += fmt::format("{}{}{}* __restrict__ {}", list.empty() ? "" : ", ", written ? "" : "const ",
-                        c_storage_type(b.type), identifier_of(b.name));
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", pointer_type(static_cast<int>(i)), identifier_of(b.name));
   }
   for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.

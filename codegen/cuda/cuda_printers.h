@@ -20,6 +20,9 @@ class CudaPrinter : public CPrinter {
 
  protected:
   std::string signature() const;
+  /// "const f16*". Loads of what is const and __restrict__ may be moved to before the wait for the kernel's predecessor
+  /// (they are ld.global.nc): only weights are.
+  std::string pointer_type(int buffer) const;
   void bind_dims();          // "const int N = (int)dim_N;" for the dims that the kernel uses
   /// Before the first access to memory.
   void wait_for_inputs();

@@ -58,8 +58,7 @@ void ProductPrinter::print_args() {
   auto block = out_.type_block("struct Args");
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const Buffer& b = kernel_.buffers[i];
-    out_.line(fmt::format("{}{}* __restrict__ {};", is_written(static_cast<int>(i)) ? "" : "const ",
-                          c_storage_type(b.type), identifier_of(b.name)));
+    out_.line(fmt::format("{} {};", pointer_type(static_cast<int>(i)), identifier_of(b.name)));
   }
   for (const Expr& d : kernel_.dims) out_.line(fmt::format("{} {};", is_value_dim(d) ? "i64" : expr_.index_type(), identifier_of(d.name())));
 }

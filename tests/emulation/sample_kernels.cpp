@@ -432,6 +432,8 @@ std::vector<Sample> all_samples() {
           conv(2, 3, 11, 13, 33, 3, 2, false),
           conv(2, 8, 7, 9, 34, 3, 2, true),
           conv(1, 16, 12, 12, 24, 1, 1, false),
+          conv(1, 65, 5, 3, 16, 3, 1, true),
+          conv(2, 64, 5, 3, 40, 3, 1, true, DType::F16),
           conv(1, 16, 9, 10, 24, 3, 2, true, DType::F16),
           conv(2, 12, 7, 7, 40, 3, 1, false, DType::F16),
           dynamic_matmul(70, 72, 300, DType::F32),
