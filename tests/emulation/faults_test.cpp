@@ -65,13 +65,16 @@ bool is_reported(const Outcome& outcome, const std::string& word) {
 }
 
 constexpr const char* kMma = "prelude/contraction_mma.cuh";
+constexpr const char* kWgmma = "prelude/contraction_wgmma.cuh";
+constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
+constexpr const char* kTile = "prelude/contraction_tile.cuh";   // included by kMma
 
 void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = nullptr,
            bool one_block_for_all_batches = false) {
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
-  const bool is_nested = std::string(fault.file) == kMmaOperand;
+  const bool is_nested = std::string(fault.file) == kMmaOperand || std::string(fault.file) == kTile;
   const std::string outer = is_nested ? inlined(emitted.source, kMma) : emitted.source;
   std::string source = *fault.file ? inlined(outer, fault.file) : outer;
   REQUIRE(source.find(fault.before) != std::string::npos);
@@ -137,19 +140,19 @@ TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
   const Sample raw = matmul(1, 70, 66, 109, false, false, DType::F32);
   const Sample computed = activated_matmul(70, 66, 109, DType::F32, false);
   const Fault faults[] = {
-      {"no barrier before a stage is used", kMma, "cp_async_wait<Plan::stages - 2>();\n    cta_sync();",
+      {"no barrier before a stage is used", kMma, "cp_async_wait<Plan::stages - 2>();\n      cta_sync();",
        "cp_async_wait<Plan::stages - 2>();", "shared-race"},
       {"one copy too few is waited for", kMma, "cp_async_wait<Plan::stages - 2>()", "cp_async_wait<Plan::stages - 1>()",
        "shared-race"},
-      {"the stage in use is overwritten", kMma, "copy(last, step", "copy(now, step", "shared-race"},
+      {"the stage in use is overwritten", kMma, "copy_a(last, step", "copy_a(now, step", "shared-race"},
       {"k is not guarded", kMmaOperand, "bool in = inside[kSides == 1 ? 0 : j] && k < k_end;",
        "bool in = inside[kSides == 1 ? 0 : j];", "global-out-of-bounds"},
       {"rows are not guarded", kMmaOperand, "inside[j] = x < x_end;", "inside[j] = true;", "global-out-of-bounds"},
-      {"results behind the last row are stored", kMma, "if (m >= m_end || n >= n_end) continue;",
+      {"results behind the last row are stored", kTile, "if (m >= m_end || n >= n_end) continue;",
        "if (n >= n_end) continue;", "global-out-of-bounds"},
-      {"partial sums are added without a barrier", kMma,
+      {"partial sums are added without a barrier", kTile,
        "if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();", "", "shared-race"},
-      {"results overwrite a stage in use", kMma, "  cp_async_wait<0>();\n  cta_sync();", "  cp_async_wait<0>();",
+      {"results overwrite a stage in use", kMma, "    cp_async_wait<0>();\n    cta_sync();", "    cp_async_wait<0>();",
        "shared-race"},
       {"the small half is left out", kMma, "mma_1688_tf32(sum[j], a_small, big[s][j]);", "", "inexact"},
       {"the wrong half of k", kMmaOperand, "r[1] = lds<u32>(at + 4 * kRow);", "r[1] = lds<u32>(at);", "wrong"},
@@ -161,13 +164,42 @@ TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
         &schedule);
   schedule.cluster_k = 2;
   plant(raw,
-        {"sums of the other block are read too early", kMma,
+        {"sums of the other block are read too early", kTile,
          "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    tile.finish", "tile.finish", "race"},
         &schedule);
   plant(raw,
-        {"a block leaves while another reads its sums", kMma,
+        {"a block leaves while another reads its sums", kTile,
          "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    else cta_sync();", "", "peer-exited"},
         &schedule);
+}
+
+TEST_CASE("faults in the main loop of warpgroups", "[emulated]") {
+  Schedule schedule = tile_schedule(64, 64, 4);
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 128, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 3, .warpgroups = true};
+  schedule.threads = schedule.tile.threads();
+  const Sample sample = matmul(1, 150, 72, 328, false, true, DType::F16);
+  const Fault faults[] = {
+      {"no barrier before a stage is used", kWgmma, "fence_proxy_async();\n      cta_sync();", "fence_proxy_async();",
+       "race"},
+      {"no fence between copies and products", kWgmma, "fence_proxy_async();\n      cta_sync();", "cta_sync();", "fence"},
+      {"one copy too few is waited for", kWgmma, "cp_async_wait<kAhead - 1>()", "cp_async_wait<kAhead>()", "race"},
+      {"the stage in use is overwritten", kWgmma, "copy_a(free, step", "copy_a(now, step", "race"},
+      {"the wrong 16 steps of k", kWgmma, "stage + x * 128 + k * 2", "stage + x * 128 + k * 4", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+}
+
+TEST_CASE("faults in attention", "[emulated]") {
+  const Sample sample = attention(2, 70, 130, 64, 64, DType::F16, false);
+  const Fault faults[] = {
+      {"no barrier before keys are used", kAttention, "cta_sync();  // these keys", "// these keys", "shared-race"},
+      {"no barrier before values are used", kAttention, "cta_sync();  // and now the values", "// the values",
+       "shared-race"},
+      {"earlier sums keep their scale", kAttention, "sum[h] *= scale;", "", "wrong"},
+      {"keys behind the last count", kAttention, "n < n_end ? score", "true ? score", "global-out-of-bounds"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault);
 }
 
 TEST_CASE("faults in thin products", "[emulated]") {
