@@ -91,11 +91,14 @@ class Assigner {
   }
 
  private:
-  /// The dimension of every value of the body that holds the channels, where it is known to.
+  /// The dimension of every value of the body along which neighbours are neighbours in memory, where that is known: the last
+  /// one of inputs in their own order, whatever transposes make of it; the channels of what a convolution computes.
   std::map<ValueId, size_t> channel_axes(const Node& n) const {
     std::map<ValueId, size_t> axes;
-    for (size_t i = 0; i < n.inputs.size(); ++i)
-      if (last_.count(n.inputs[i])) axes[n.body->inputs[i]] = 1;
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      const size_t rank = g_.value(n.inputs[i]).type.rank();
+      if (rank >= 3 && !g_.value(n.inputs[i]).constant) axes[n.body->inputs[i]] = last_.count(n.inputs[i]) ? 1 : rank - 1;
+    }
     for (NodeId id : n.body->order()) follow(*n.body, n.body->node(id), axes);
     return axes;
   }
@@ -103,10 +106,16 @@ class Assigner {
     const bool product = n.op->name == "Conv" || n.op->name == "ConvTranspose" || n.op->name == "DepthwiseConv";
     const size_t rank = body.value(n.outputs[0]).type.rank();
     std::optional<size_t> axis;
-    for (ValueId v : n.inputs)
-      if (!axis && v.valid() && axes.count(v) && body.value(v).type.rank() == rank) axis = axes.at(v);
+    // Of several operands, one that is not broadcast decides.
+    const Shape& shape = body.value(n.outputs[0]).type.shape;
+    for (bool whole : {true, false}) {
+      for (ValueId v : n.inputs) {
+        if (axis || !v.valid() || !axes.count(v) || body.value(v).type.rank() != rank) continue;
+        if (!whole || same_shape(body.value(v).type.shape, shape)) axis = axes.at(v);
+      }
+    }
     if ((product && rank >= 3) || n.op->name == "Unfold" || n.op->name == "ChannelsLast") axis = 1;
-    if (!axis) return;
+    if (!axis || n.op->name == "Contiguous") return;
     if ((n.op->name == "Reshape" || n.op->lowers_as<Element>()) && !keeps_dimension(body, n, *axis)) return;
     if (n.op->name == "Transpose") {
       const Permutation to = inverse_of(n.attrs.as<PermAttrs>().perm);

@@ -271,6 +271,17 @@ TEST_CASE("tensor cores in tiles of every shape", "[emulated]") {
   check_schedule(matmul(1, 150, 300, 72, false, false, DType::F16), mma(MultiplyUnit::F16, 128, 256, 64, 64, 1, 1, 3));
 }
 
+TEST_CASE("single tf32 products", "[emulated]") {
+  Sample sample = matmul(1, 70, 66, 100, false, true, DType::F32);
+  sample.tolerance = 2e-3;
+  Schedule schedule = mma(MultiplyUnit::Tf32, 64, 64, 32, 32, 1, 1, 3);
+  schedule.tile.k = 16;
+  check_schedule(sample, schedule);
+  TargetTraits target = cuda_traits(90);
+  target.allow_tf32 = true;
+  CHECK(emit(matmul(1, 512, 512, 512, false, false, DType::F32), target).schedule.unit == MultiplyUnit::Tf32);
+}
+
 TEST_CASE("warpgroup products in tiles of every shape", "[emulated]") {
   const auto check_all = [](MultiplyUnit unit, const std::vector<Sample>& samples) {
     for (const Sample& sample : samples) {

@@ -103,19 +103,22 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       }
     }
   }
-  /// One product for each pair: the tensor cores ignore what a tf32 does not hold.
+  /// One product for each pair, of rounded operands: the tensor cores would cut off what a tf32 does not hold.
   INGOT_DEV void multiply_single(u32 stage_a, u32 stage_b, int k) {
     u32 b[kN][2];
 #pragma unroll
     for (int j = 0; j < kN; j += 2) {
       u32 r[4];
       OperandB::load8x2(r, stage_b, warp_n() + j * 8, k);
-      b[j][0] = r[0], b[j][1] = r[1], b[j + 1][0] = r[2], b[j + 1][1] = r[3];
+#pragma unroll
+      for (int q = 0; q < 4; ++q) b[j + q / 2][q % 2] = round_tf32(r[q]);
     }
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       u32 a[4];
       OperandA::load16(a, stage_a, warp_m() + i * 16, k);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) a[q] = round_tf32(a[q]);
 #pragma unroll
       for (int j = 0; j < kN; ++j) mma_1688_tf32(acc[i][j], a, b[j]);
     }

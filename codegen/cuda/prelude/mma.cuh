@@ -44,4 +44,9 @@ INGOT_DEV void mma_1688_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]
 INGOT_DEV void mma_16832_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   INGOT_PTX(MMA_BODY("m16n8k32.row.col.s32.s8.s8.s32", "+r");) INGOT_HOST(emu_mma(3, d, a, b);)
 }
+/// The nearest tf32; NaN stays NaN.
+INGOT_DEV u32 round_tf32(u32 x) {
+  INGOT_PTX(u32 r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(bits_as<float>(x))); return r;)
+  INGOT_HOST(return (x & 0x7f800000) == 0x7f800000 ? x : (x + 0x1000) & 0xffffe000;)
+}
 #undef MMA_BODY
