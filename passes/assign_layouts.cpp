@@ -114,6 +114,7 @@ class Assigner {
         if (!whole || same_shape(body.value(v).type.shape, shape)) axis = axes.at(v);
       }
     }
+    if (n.op->name == "MatMul" && rank >= 3) axis = rank - 1;
     if ((product && rank >= 3) || n.op->name == "Unfold" || n.op->name == "ChannelsLast") axis = 1;
     if (!axis || n.op->name == "Contiguous") return;
     if ((n.op->name == "Reshape" || n.op->lowers_as<Element>()) && !keeps_dimension(body, n, *axis)) return;

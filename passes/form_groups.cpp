@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/rows.h"
 #include "passes/groups.h"
 #include "passes/match_attention.h"
 #include "passes/passes.h"
@@ -83,7 +84,7 @@ class Former {
     if (move && !move->inverse) return "the movement is not one to one";
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
     if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
-    if (move && !store_stays_contiguous(n)) return "stores would lose coalescing; the reader moves the data instead";
+    if (move && !store_stays_contiguous(n) && !is_channels_first_view(n)) return "stores would lose coalescing; the reader moves the data instead";
     if (!move && !is_pointwise(n)) return "it is not pointwise";
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
@@ -94,6 +95,15 @@ class Former {
       if (groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
     }
     return nullptr;
+  }
+  /// On a GPU, a Transpose that only calls the last axis the channels: the result goes on being stored with them last.
+  bool is_channels_first_view(const Node& n) const {
+    if (ctx_.target.kind != TargetKind::Cuda || n.op->name != "Transpose" || g_.is_output(n.outputs[0])) return false;
+    const auto& perm = n.attrs.as<PermAttrs>().perm;
+    if (perm.size() < 3 || perm[0] != 0 || perm[1] + 1 != static_cast<int64_t>(perm.size())) return false;
+    for (size_t d = 2; d < perm.size(); ++d)
+      if (perm[d] + 1 != static_cast<int64_t>(d)) return false;
+    return true;
   }
   /// A convolution on a GPU: results are stored with their channels last (assign_layouts).
   bool keeps_channels_last(int group) const {
