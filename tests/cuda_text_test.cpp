@@ -321,6 +321,7 @@ TEST_CASE("with rows known at run time only, a kernel has a tile for few and one
 TEST_CASE("the planner gives products to tensor cores, and shares k where tiles are few", "[text]") {
   const auto plan = [](const Sample& sample, int capability) { return emit(sample, cuda_traits(capability)).schedule; };
   const Sample f32 = matmul(1, 512, 49, 4608, false, false, DType::F32);
+  CHECK(plan(column_sum(64, int64_t{1} << 40), 90).kind == Schedule::Kind::Columns);  // as good as unbounded
   CHECK(plan(f32, 75).unit == MultiplyUnit::Simt);
   CHECK(plan(f32, 80).unit == MultiplyUnit::Tf32x3);
   CHECK(plan(f32, 80).cluster_k == 1);

@@ -73,6 +73,7 @@ bool has_conditional_reduce(const Body& body) {
 }
 
 int power_of_two_below(int64_t n) {
+  n = std::min<int64_t>(n, 1 << 20);  // extents without a bound count as very many
   int p = 1;
   while (p * 2 <= n) p *= 2;
   return p;
