@@ -138,9 +138,13 @@ class Linker {
     }
     begin_[kKinds] = end;
     image_ = INGOT_TRY(Image::create(std::max(end, kPage)));
-    for (size_t i = 0; i < sections_.size(); ++i)
-      if (places_[i] != kNowhere && sections_[i].sh_type != SHT_NOBITS && sections_[i].sh_size > 0)
-        std::memcpy(image_->data() + places_[i], object_.data() + sections_[i].sh_offset, sections_[i].sh_size);
+    for (size_t i = 0; i < sections_.size(); ++i) {
+      const Elf64_Shdr& s = sections_[i];
+      if (places_[i] == kNowhere || s.sh_type == SHT_NOBITS || s.sh_size == 0) continue;
+      if (s.sh_offset > object_.size() || s.sh_size > object_.size() - s.sh_offset)
+        return invalid("a section lies outside of the object");
+      std::memcpy(image_->data() + places_[i], object_.data() + s.sh_offset, s.sh_size);
+    }
     return {};
   }
 
