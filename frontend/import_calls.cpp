@@ -104,14 +104,7 @@ Status Importer::inline_branch(const NodeSite& site, const onnx::Graph& branch) 
          invalid(fmt::format("its branch has {} inputs and {} outputs", branch.input_size(), branch.output_size())));
     return {};
   }
-  Frame inner;
-  inner.outer = &site.frame;
-  inner.sees_outer = true;
-  inner.function = site.frame.function;
-  inner.depth = site.frame.depth + 1;
-  inner.prefix = site.frame.prefix;
-  inner.opsets = site.frame.opsets;
-  inner.params = site.frame.params;
+  Frame inner(site.frame, site.frame.prefix);
   INGOT_TRY(bind_initialisers(inner, branch));
   std::vector<std::string_view> outputs;
   for (const onnx::ValueInfo& info : branch.output()) outputs.push_back(info.name());

@@ -21,15 +21,8 @@ Result<std::vector<ValueId>> Importer::nest(const NodeSite& site, const onnx::Gr
                                             const std::vector<ValueId>& inputs) {
   GraphBuilder inside(nested.graph);
   GraphBuilder* const outside = std::exchange(current_, &inside);
-  Frame inner;
-  inner.outer = &site.frame;
-  inner.sees_outer = true;
+  Frame inner(site.frame, site.label + "/");
   inner.nested = &nested;
-  inner.function = site.frame.function;
-  inner.depth = site.frame.depth + 1;
-  inner.prefix = site.label + "/";
-  inner.opsets = site.frame.opsets;
-  inner.params = site.frame.params;
   const auto import_all = [&]() -> Result<std::vector<ValueId>> {
     INGOT_TRY(bind_initialisers(inner, body));
     for (int i = 0; i < body.input_size(); ++i) {

@@ -42,8 +42,8 @@ Binding Importer::input_binding(const NodeSite& site, int i) {
 
 /// The elements of input i when they are known; null, and noted, when they are not.
 Result<Content> Importer::input_content(const NodeSite& site, int i) {
-  Binding binding = input_binding(site, i);
-  const ValueId value = INGOT_TRY(resolve(binding, site.frame.prefix + site.node.input(i)));
+  const ValueId value = INGOT_TRY(resolve_input(site, i));
+  if (!value.valid()) return invalid(fmt::format("its input {} is missing", i));
   const Content content = builder().content(value);
   if (content && !content->empty() && content->front().is_const()) return content;
   note_deciding({value});
@@ -53,14 +53,7 @@ Result<Content> Importer::input_content(const NodeSite& site, int i) {
 /// Imports the body once. `inputs` are bound to its inputs; the result has a binding for each of its outputs.
 Result<std::vector<Binding>> Importer::inline_body(const NodeSite& site, const onnx::Graph& body, const std::vector<Binding>& inputs,
                                                    int64_t iteration) {
-  Frame inner;
-  inner.outer = &site.frame;
-  inner.sees_outer = true;
-  inner.function = site.frame.function;
-  inner.depth = site.frame.depth + 1;
-  inner.prefix = fmt::format("{}/{}/", site.label, iteration);
-  inner.opsets = site.frame.opsets;
-  inner.params = site.frame.params;
+  Frame inner(site.frame, fmt::format("{}/{}/", site.label, iteration));
   INGOT_TRY(bind_initialisers(inner, body));
   for (int i = 0; i < body.input_size(); ++i) inner.bindings[body.input(i).name()] = inputs[static_cast<size_t>(i)];
   std::vector<std::string_view> names;
@@ -195,8 +188,9 @@ Result<std::vector<Importer::ScanInput>> Importer::scan_inputs(const NodeSite& s
   const auto count = static_cast<size_t>(site.node.input_size() - first);
   const auto axes = INGOT_TRY(scan_list(site, "scan_input_axes", count)), reversed = INGOT_TRY(scan_list(site, "scan_input_directions", count));
   for (size_t i = 0; i < count; ++i) {
-    Binding b = input_binding(site, first + static_cast<int>(i));
-    ScanInput s{INGOT_TRY(resolve(b, site.frame.prefix + site.node.input(first + static_cast<int>(i)))), 0, reversed[i] != 0};
+    const int input = first + static_cast<int>(i);
+    ScanInput s{INGOT_TRY(resolve_input(site, input)), 0, reversed[i] != 0};
+    if (!s.value.valid()) return invalid(fmt::format("its input {} is missing", input));
     const Shape shape = builder().shape(s.value);
     s.axis = static_cast<size_t>(INGOT_TRY(wrap_axis(axes[i], shape.size())));
     const auto n = shape[s.axis].as_int();
@@ -249,8 +243,7 @@ Status Importer::unroll_batched_scan(const NodeSite& site) {
   const auto reversed = INGOT_TRY(scan_list(site, "directions", static_cast<size_t>(scanned)));
   std::vector<ValueId> all;
   for (int i = 1; i < site.node.input_size(); ++i) {
-    Binding b = input_binding(site, i);
-    all.push_back(INGOT_TRY(resolve(b, site.frame.prefix + site.node.input(i))));
+    all.push_back(INGOT_TRY(resolve_input(site, i)));
     if (!all.back().valid() || builder().shape(all.back()).empty()) return invalid("an input without a batch axis");
   }
   const Shape first = builder().shape(all.back());

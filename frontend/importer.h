@@ -32,6 +32,17 @@ struct Binding {
 
 /// One scope: the main graph, a function call, or a branch.
 struct Frame {
+  Frame() = default;
+  /// Of a graph inside a node of `around`.
+  Frame(Frame& around, std::string names)
+      : outer(&around),
+        sees_outer(true),
+        function(around.function),
+        opsets(around.opsets),
+        params(around.params),
+        prefix(std::move(names)),
+        depth(around.depth + 1) {}
+
   Frame* outer = nullptr;  // the caller, or the graph around a branch
   bool sees_outer = false;  // a branch reads the names around it, a function does not
   const onnx::Function* function = nullptr;

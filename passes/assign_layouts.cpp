@@ -145,17 +145,13 @@ class Assigner {
     last_.insert(chosen.begin(), chosen.end());
   }
 
-  static const Node* only_reader(const Graph& body, ValueId v) {
-    const auto& users = body.value(v).users;
-    return users.size() == 1 ? &body.node(users[0]) : nullptr;
-  }
   /// The order in which a body's product or window reads a weight; empty for the order that it has.
   Permutation weight_order(const Node& n, size_t input) const {
     const Graph& body = *n.body;
     const ValueId in = body.inputs[input];
     ValueId weight = in;
-    const Node* only = only_reader(body, weight);
-    for (; only && only->op->name == "Cast"; only = only_reader(body, weight)) weight = only->outputs[0];
+    const Node* only = body.only_reader(weight);
+    for (; only && only->op->name == "Cast"; only = body.only_reader(weight)) weight = only->outputs[0];
     if (!only) return {};
     const Node& reader = *only;
     const size_t rank = body.value(in).type.rank();

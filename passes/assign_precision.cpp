@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/ops/operands.h"
 #include "compiler/ops/registry.h"
 #include "compiler/ops/rows.h"
 #include "passes/passes.h"
@@ -74,23 +75,12 @@ class Narrower {
       if (!body.node(id).op->lowers_as<Contraction>()) continue;
       for (size_t i = 0; i < 2; ++i) {
         const ValueId v = body.node(id).inputs[i];
-        if (body.value(v).type.dtype != DType::F32 || was_narrow(body, v, attention)) continue;
+        if (body.value(v).type.dtype != DType::F32 || operand_type(body, v, attention) == type_) continue;
         if (follows_product(body, v)) continue;  // the weights of attention
         const ValueId rounded = cast(body, cast(body, v, type_), DType::F32);
         body.replace_use(id, v, rounded);
       }
     }
-  }
-  bool was_narrow(const Graph& body, ValueId v, bool through_factors) const {
-    const auto is_factor = [&](ValueId x) { return body.value(x).constant && body.value(x).constant->count() == 1; };
-    const Node* n = body.producer(v);
-    while (n) {
-      if (n->op->lowers_as<Movement>()) n = body.producer(n->inputs[0]);
-      else if (through_factors && n->op->name == "Mul" && is_factor(n->inputs[1])) n = body.producer(n->inputs[0]);
-      else if (through_factors && n->op->name == "Mul" && is_factor(n->inputs[0])) n = body.producer(n->inputs[1]);
-      else break;
-    }
-    return n && n->op->name == "Cast" && body.value(n->inputs[0]).type.dtype == type_;
   }
   static bool follows_product(const Graph& body, ValueId v) {
     std::vector<ValueId> work{v};

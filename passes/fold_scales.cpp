@@ -34,7 +34,6 @@ std::optional<Shape> per_channel_shape(const Graph& g, ValueId c, const Channels
   return in_weight;
 }
 
-bool only_reader(const Graph& g, ValueId v) { return g.value(v).users.size() == 1 && !g.is_output(v); }
 bool is_constant(const Graph& g, ValueId v) { return g.value(v).constant != nullptr; }
 
 /// Mul(product(x, w), c) -> product(x, w * c).
@@ -43,7 +42,7 @@ Result<ValueId> scale_into_weight(GraphBuilder& b, const Node& mul) {
   for (size_t i = 0; i < 2; ++i) {
     const ValueId y = mul.inputs[i], c = mul.inputs[1 - i];
     const Node* producer = g.producer(y);
-    if (!producer || !is_constant(g, c) || !only_reader(g, y)) continue;
+    if (!producer || !is_constant(g, c) || !g.only_reader(y)) continue;
     const Node p = *producer;
     const auto ch = channels_of(g, p);
     if (!ch || !is_constant(g, p.inputs[ch->weight_input]) || !same_shape(b.shape(mul.outputs[0]), b.shape(y))) continue;
@@ -64,7 +63,7 @@ Result<ValueId> scale_through_bias(GraphBuilder& b, const Node& mul) {
   for (size_t i = 0; i < 2; ++i) {
     const ValueId sum = mul.inputs[i], c = mul.inputs[1 - i];
     const Node* producer = g.producer(sum);
-    if (!producer || producer->op->name != "Add" || !is_constant(g, c) || !only_reader(g, sum)) continue;
+    if (!producer || producer->op->name != "Add" || !is_constant(g, c) || !g.only_reader(sum)) continue;
     if (!same_shape(b.shape(mul.outputs[0]), b.shape(sum))) continue;
     const Node add = *producer;
     for (size_t j = 0; j < 2; ++j) {
@@ -85,7 +84,7 @@ Result<ValueId> join_additions(GraphBuilder& b, const Node& add) {
   for (size_t i = 0; i < 2; ++i) {
     const ValueId inner = add.inputs[i], c = add.inputs[1 - i];
     const Node* producer = g.producer(inner);
-    if (!producer || producer->op->name != "Add" || !is_constant(g, c) || !only_reader(g, inner)) continue;
+    if (!producer || producer->op->name != "Add" || !is_constant(g, c) || !g.only_reader(inner)) continue;
     const Node first = *producer;
     for (size_t j = 0; j < 2; ++j) {
       const ValueId y = first.inputs[j], d = first.inputs[1 - j];

@@ -113,9 +113,8 @@ class Former {
   static bool store_stays_contiguous(const Node& n) {
     if (n.op->name == "Reshape") return true;
     if (n.op->name != "Transpose") return false;
-    const std::string text = n.attrs.text();  // perm=[0, 2, 1, 3]: the last axis stays last
-    const size_t comma = text.rfind(' '), rank = static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
-    return comma != std::string::npos && text.substr(comma + 1) == std::to_string(rank - 1) + "]";
+    const auto& perm = n.attrs.as<PermAttrs>().perm;
+    return perm.size() > 1 && perm.back() + 1 == static_cast<int64_t>(perm.size());
   }
   /// The users of everything inside the group, in program order.
   std::vector<NodeId> consumers(int group) const {

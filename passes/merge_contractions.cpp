@@ -34,11 +34,6 @@ std::string family_of(const Graph& g, const Node& n, const JoinAxes& axes) {
   return std::string(n.op->name) + "(" + n.attrs.text() + ")" + to_string(TensorType{g.value(n.inputs[1]).type.dtype, rest});
 }
 
-/// The only reader of v, or null.
-const Node* only_reader(const Graph& g, ValueId v) {
-  const auto& users = g.value(v).users;
-  return users.size() == 1 && !g.is_output(v) ? &g.node(users[0]) : nullptr;
-}
 /// The constant operand of a binary node that reads v, if it has one element a channel or one in all.
 std::optional<ValueId> channel_operand(const Graph& g, const Node& n, ValueId v, size_t axis) {
   if (n.inputs.size() != 2) return std::nullopt;
@@ -62,7 +57,7 @@ struct Step {
 Step common_step(const Graph& g, const std::vector<Branch>& branches, const JoinAxes& axes) {
   Step step;
   for (const Branch& b : branches) {
-    const Node* n = only_reader(g, b.at);
+    const Node* n = g.only_reader(b.at);
     if (!n || !n->op->lowers_as<Pointwise>()) return {};
     const Node* first = step.readers.empty() ? n : step.readers[0];
     if (n->op != first->op || !(n->attrs == first->attrs) || n->inputs.size() != first->inputs.size()) return {};
@@ -102,7 +97,7 @@ bool even_biases(Graph& g, const std::vector<Branch>& branches, const JoinAxes& 
   std::vector<const Node*> biased;
   std::vector<size_t> bare;
   for (size_t i = 0; i < branches.size(); ++i) {
-    const Node* n = only_reader(g, branches[i].at);
+    const Node* n = g.only_reader(branches[i].at);
     const bool adds = n && n->op->name == "Add" && channel_operand(g, *n, branches[i].at, axes.output);
     if (adds) biased.push_back(n);
     else bare.push_back(i);

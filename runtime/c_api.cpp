@@ -110,14 +110,14 @@ ingot_binding describe_binding(const Program& p, const Binding& b) {
   return out;
 }
 
-ingot_status give_binding(const ingot_engine* engine, int32_t index, ingot_binding* binding, bool input) {
-  if (!engine || !binding) return fail(invalid("a null handle"));
+Status give_binding(const ingot_engine* engine, int32_t index, ingot_binding* binding, bool input) {
+  if (!engine || !binding) return null_handle();
   const Program& p = engine->engine->program();
   const auto& list = input ? p.inputs : p.outputs;
   if (index < 0 || static_cast<size_t>(index) >= list.size())
-    return fail(invalid(fmt::format("there is no {} number {}", input ? "input" : "output", index)));
+    return invalid(fmt::format("there is no {} number {}", input ? "input" : "output", index));
   write_struct(binding, describe_binding(p, list[static_cast<size_t>(index)]));
-  return done();
+  return {};
 }
 
 SessionOptions options_from_c(const ingot_session_options* given) {
@@ -234,14 +234,6 @@ using namespace ingot;
 using namespace ingot::runtime;
 using namespace ingot::runtime::c_api;
 
-/// Evaluates a Result; returns its status from the enclosing function, or yields its value.
-#define INGOT_C_TRY(...)                          \
-  __extension__({                                 \
-    auto c_result = (__VA_ARGS__);                \
-    if (!c_result) return fail(c_result.error()); \
-    std::move(c_result).value();                  \
-  })
-
 extern "C" {
 
 uint32_t ingot_api_version(void) { return INGOT_API_VERSION; }
@@ -249,11 +241,13 @@ const char* ingot_version(void) { return INGOT_VERSION; }
 const char* ingot_last_error(void) { return last_error.c_str(); }
 
 ingot_status ingot_device_open(const char* name, ingot_device** device) {
-  if (!device) return fail(invalid("a null handle"));
-  auto opened = INGOT_C_TRY(open_device(name ? name : ""));
-  const std::string text = opened->name();
-  *device = new ingot_device{std::move(opened), text};
-  return done();
+  return call([&]() -> Status {
+    if (!device) return null_handle();
+    auto opened = INGOT_TRY(open_device(name ? name : ""));
+    const std::string text = opened->name();
+    *device = new ingot_device{std::move(opened), text};
+    return {};
+  });
 }
 void ingot_device_free(ingot_device* device) { delete device; }
 const char* ingot_device_name(const ingot_device* device) { return device ? device->name.c_str() : ""; }
@@ -263,9 +257,11 @@ int32_t ingot_gpu_count(void) {
   return gpus ? static_cast<int32_t>(gpus->size()) : 0;
 }
 ingot_status ingot_host_alloc(ingot_device* device, uint64_t bytes, void** memory) {
-  if (!device || !memory) return fail(invalid("a null handle"));
-  *memory = INGOT_C_TRY(device->device->allocate_host(bytes));
-  return done();
+  return call([&]() -> Status {
+    if (!device || !memory) return null_handle();
+    *memory = INGOT_TRY(device->device->allocate_host(bytes));
+    return {};
+  });
 }
 void ingot_host_free(ingot_device* device, void* memory) {
   if (device && memory) device->device->release_host(memory);
@@ -273,16 +269,19 @@ void ingot_host_free(ingot_device* device, void* memory) {
 
 ingot_status ingot_engine_load(const char* path, ingot_device* device, const ingot_load_options* options,
                                ingot_engine** engine) {
-  if (!path || !device || !engine) return fail(invalid("a null handle"));
-  const auto o = read_options(options);
-  LoadOptions load;
-  load.trust_host_code = o.trust_host_code;
-  load.check_weights = !o.skip_weight_check;
-  load.device = device->device.get();
-  const EngineFile file = INGOT_C_TRY(load_engine(path, load));
-  auto program = INGOT_C_TRY(program_for(file, *device->device));
-  *engine = new ingot_engine{INGOT_C_TRY(Engine::create(std::move(program), device->device))};
-  return done();
+  return call([&]() -> Status {
+    if (!path || !device || !engine) return null_handle();
+    const auto o = read_options(options);
+    LoadOptions load;
+    load.trust_host_code = o.trust_host_code;
+    load.check_weights = !o.skip_weight_check;
+    load.device = device->device.get();
+    const EngineFile file = INGOT_TRY(load_engine(path, load));
+    auto program = INGOT_TRY(program_for(file, *device->device));
+    auto made = INGOT_TRY(Engine::create(std::move(program), device->device));
+    *engine = new ingot_engine{std::move(made)};
+    return {};
+  });
 }
 void ingot_engine_free(ingot_engine* engine) { delete engine; }
 int32_t ingot_engine_input_count(const ingot_engine* engine) {
@@ -292,68 +291,79 @@ int32_t ingot_engine_output_count(const ingot_engine* engine) {
   return engine ? static_cast<int32_t>(engine->engine->program().outputs.size()) : 0;
 }
 ingot_status ingot_engine_input(const ingot_engine* engine, int32_t index, ingot_binding* binding) {
-  return give_binding(engine, index, binding, true);
+  return call([&] { return give_binding(engine, index, binding, true); });
 }
 ingot_status ingot_engine_output(const ingot_engine* engine, int32_t index, ingot_binding* binding) {
-  return give_binding(engine, index, binding, false);
+  return call([&] { return give_binding(engine, index, binding, false); });
 }
 uint64_t ingot_engine_weight_bytes(const ingot_engine* engine) { return engine ? engine->engine->weight_bytes() : 0; }
 
 ingot_status ingot_session_create(ingot_engine* engine, const ingot_session_options* options, ingot_session** session) {
-  if (!engine || !session) return fail(invalid("a null handle"));
-  *session = new ingot_session{INGOT_C_TRY(Session::create(engine->engine, options_from_c(options))), {}};
-  return done();
+  return call([&]() -> Status {
+    if (!engine || !session) return null_handle();
+    auto made = INGOT_TRY(Session::create(engine->engine, options_from_c(options)));
+    *session = new ingot_session{std::move(made), {}};
+    return {};
+  });
 }
 void ingot_session_free(ingot_session* session) { delete session; }
 
 ingot_status ingot_session_run(ingot_session* session, const ingot_tensor* inputs, int32_t input_count,
                                ingot_tensor* outputs, int32_t output_count) {
-  if (!session) return fail(invalid("a null handle"));
-  const auto in = INGOT_C_TRY(tensors_from_c(inputs, input_count));
-  auto results = INGOT_C_TRY(session->session->run(in));
-  INGOT_C_TRY(give_outputs(std::move(results), &session->outputs, outputs, output_count));
-  return done();
+  return call([&]() -> Status {
+    if (!session) return null_handle();
+    const auto in = INGOT_TRY(tensors_from_c(inputs, input_count));
+    auto results = INGOT_TRY(session->session->run(in));
+    return give_outputs(std::move(results), &session->outputs, outputs, output_count);
+  });
 }
 
 ingot_status ingot_session_output_dims(ingot_session* session, const ingot_tensor* inputs, int32_t input_count,
                                        ingot_tensor* outputs, int32_t output_count) {
-  if (!session || (output_count > 0 && !outputs)) return fail(invalid("a null handle"));
-  const auto in = INGOT_C_TRY(dims_from_c(inputs, input_count));
-  const auto dims = INGOT_C_TRY(session->session->output_dims(in));
-  if (output_count < 0 || static_cast<size_t>(output_count) != dims.size())
-    return fail(invalid(fmt::format("{} outputs given, the model has {}", output_count, dims.size())));
-  for (size_t i = 0; i < dims.size(); ++i)
-    describe_tensor(outputs[i], session->session->engine()->program().outputs[i].type, dims[i]);
-  return done();
+  return call([&]() -> Status {
+    if (!session || (output_count > 0 && !outputs)) return null_handle();
+    const auto in = INGOT_TRY(dims_from_c(inputs, input_count));
+    const auto dims = INGOT_TRY(session->session->output_dims(in));
+    if (output_count < 0 || static_cast<size_t>(output_count) != dims.size())
+      return invalid(fmt::format("{} outputs given, the model has {}", output_count, dims.size()));
+    for (size_t i = 0; i < dims.size(); ++i)
+      describe_tensor(outputs[i], session->session->engine()->program().outputs[i].type, dims[i]);
+    return {};
+  });
 }
 
 ingot_status ingot_session_enqueue(ingot_session* session, const ingot_tensor* inputs, int32_t input_count,
                                    const ingot_tensor* outputs, int32_t output_count, void* stream) {
-  if (!session) return fail(invalid("a null handle"));
-  INGOT_C_TRY(enqueue(*session->session, inputs, input_count, outputs, output_count, stream));
-  return done();
+  return call([&]() -> Status {
+    if (!session) return null_handle();
+    return enqueue(*session->session, inputs, input_count, outputs, output_count, stream);
+  });
 }
 ingot_status ingot_session_synchronize(ingot_session* session) {
-  if (!session) return fail(invalid("a null handle"));
-  INGOT_C_TRY(session->session->synchronize());
-  return done();
+  return call([&]() -> Status {
+    if (!session) return null_handle();
+    return session->session->synchronize();
+  });
 }
 void ingot_session_cancel(ingot_session* session) {
   if (session) session->session->cancel();
 }
 ingot_status ingot_session_trim(ingot_session* session) {
-  if (!session) return fail(invalid("a null handle"));
-  session->outputs.clear();
-  INGOT_C_TRY(session->session->trim());
-  return done();
+  return call([&]() -> Status {
+    if (!session) return null_handle();
+    session->outputs.clear();
+    return session->session->trim();
+  });
 }
 ingot_status ingot_session_counters(const ingot_session* session, ingot_counters* counters) {
-  if (!session || !counters) return fail(invalid("a null handle"));
-  const SessionCounters c = session->session->counters();
-  write_struct(counters,
-               ingot_counters{0, c.runs, c.plans_made, c.plans_dropped, c.recordings_made, c.recordings_dropped,
-                              c.replays, c.arena_bytes, c.arena_growths, c.staging_bytes, c.last_plan_us});
-  return done();
+  return call([&]() -> Status {
+    if (!session || !counters) return null_handle();
+    const SessionCounters c = session->session->counters();
+    write_struct(counters,
+                 ingot_counters{0, c.runs, c.plans_made, c.plans_dropped, c.recordings_made, c.recordings_dropped,
+                                c.replays, c.arena_bytes, c.arena_growths, c.staging_bytes, c.last_plan_us});
+    return {};
+  });
 }
 
 }  // extern "C"

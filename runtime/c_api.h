@@ -40,6 +40,13 @@ namespace ingot::runtime::c_api {
 /// Remembers the error for ingot_last_error; gives its status.
 ingot_status fail(const Error& error);
 ingot_status done();
+/// Runs `body`, which gives a Status, and makes a status of it.
+template <class F>
+ingot_status call(F body) {
+  const Status status = body();
+  return status ? done() : fail(status.error());
+}
+inline Error null_handle() { return invalid("a null handle"); }
 
 int32_t to_c(DType type);
 Result<DType> from_c(int32_t type);

@@ -11,15 +11,6 @@ using namespace ingot::runtime::c_api;
 
 namespace {
 
-/// Runs `body`, which gives a Status, and makes a status of it.
-template <class F>
-ingot_status call(F body) {
-  const Status status = body();
-  return status ? done() : fail(status.error());
-}
-
-Error null_handle() { return invalid("a null handle"); }
-
 /// Tensors with memory of their own, where those of the caller may go before they are used.
 std::vector<Tensor> copies_of(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> copies;
@@ -37,7 +28,8 @@ extern "C" {
 ingot_status ingot_pipeline_create(ingot_engine* engine, int32_t depth, ingot_pipeline** pipeline) {
   return call([&]() -> Status {
     if (!engine || !pipeline || depth < 1) return invalid("no engine, no place for the pipeline, or a depth below 1");
-    *pipeline = new ingot_pipeline{INGOT_TRY(Pipeline::create(engine->engine, static_cast<size_t>(depth))), {}};
+    auto made = INGOT_TRY(Pipeline::create(engine->engine, static_cast<size_t>(depth)));
+    *pipeline = new ingot_pipeline{std::move(made), {}};
     return {};
   });
 }
@@ -68,7 +60,8 @@ ingot_status ingot_pool_create(ingot_engine* const* engines, int32_t engine_coun
       if (!engines[i]) return null_handle();
       list.push_back(engines[i]->engine);
     }
-    *pool = new ingot_pool{INGOT_TRY(ReplicaPool::create(list, static_cast<size_t>(sessions)))};
+    auto made = INGOT_TRY(ReplicaPool::create(list, static_cast<size_t>(sessions)));
+    *pool = new ingot_pool{std::move(made)};
     return {};
   });
 }
@@ -94,7 +87,8 @@ ingot_status ingot_batcher_create(ingot_pool* pool, const ingot_batcher_options*
     b.max_batch = o.max_batch;
     if (o.max_delay_ms != 0) b.max_delay_ms = std::max(o.max_delay_ms, 0.0);
     if (o.max_queue > 0) b.max_queue = static_cast<size_t>(o.max_queue);
-    *batcher = new ingot_batcher{INGOT_TRY(Batcher::create(pool->pool, b))};
+    auto made = INGOT_TRY(Batcher::create(pool->pool, b));
+    *batcher = new ingot_batcher{std::move(made)};
     return {};
   });
 }

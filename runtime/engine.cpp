@@ -30,10 +30,9 @@ Result<std::shared_ptr<const Engine>> Engine::create(std::shared_ptr<const Progr
     engine->kernels_.push_back(std::move(loaded).value());
   }
   engine->awaited_.resize(engine->program_->instructions.size());
-  for (const Instruction& in : engine->program_->instructions) {
-    engine->lanes_ = std::max(engine->lanes_, in.lane + 1);
+  engine->lanes_ = lanes_of(*engine->program_);
+  for (const Instruction& in : engine->program_->instructions)
     for (int32_t w : in.waits) engine->awaited_[static_cast<size_t>(w)] = true;
-  }
   for (const auto& part : engine->program_->parts) {
     engine->parts_.push_back(INGOT_TRY(create(part, engine->device_)));
     engine->weight_bytes_ += engine->parts_.back()->weight_bytes();

@@ -82,6 +82,8 @@ struct Profile {
 
 /// True when some sizes follow from the elements of inputs: a call is then planned after those were read.
 bool needs_input_values(const Program& program);
+/// True when elements of this input decide sizes.
+bool decides_sizes(const Program& program, size_t input);
 
 /// A tensor in device memory (for a host device: host memory) that the caller owns.
 struct DeviceTensor {

@@ -128,6 +128,8 @@ struct Program {
 
 /// The part of verify() about lanes (program_order.cpp). The other numbers must be in range.
 Status verify_order(const Program& program);
+/// The number of lanes that its instructions use; 1 without any.
+int32_t lanes_of(const Program& program);
 
 /// The scripts' part of Program::verify: numbers in range, values given before they are taken, calls that only go forward.
 Status verify_scripts(const Program& program);

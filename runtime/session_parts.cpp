@@ -60,9 +60,7 @@ class Session::PartMachine : public ScriptMachine {
     Addresses at;
     for (size_t i = 0; i < inputs.size(); ++i) {
       dims.push_back(inputs[i]->dims);
-      const bool decides = std::any_of(p.symbols.begin(), p.symbols.end(),
-                                       [&](const SymbolInfo& s) { return s.input == static_cast<int32_t>(i); });
-      read.push_back(decides ? INGOT_TRY(to_host(*inputs[i])) : Tensor(inputs[i]->type, {0}));
+      read.push_back(decides_sizes(p, i) ? INGOT_TRY(to_host(*inputs[i])) : Tensor(inputs[i]->type, {0}));
       at.inputs.push_back(INGOT_TRY(on_device(*inputs[i])));
     }
     INGOT_TRY(part.check_types(read));

@@ -19,6 +19,11 @@ bool needs_input_values(const Program& program) {
   return std::any_of(program.symbols.begin(), program.symbols.end(), [](const SymbolInfo& s) { return s.input >= 0; });
 }
 
+bool decides_sizes(const Program& program, size_t input) {
+  return std::any_of(program.symbols.begin(), program.symbols.end(),
+                     [&](const SymbolInfo& s) { return s.input == static_cast<int32_t>(input); });
+}
+
 Status Session::read_values(const std::vector<Tensor>& inputs) {
   const Program& p = engine_->program();
   if (!needs_input_values(p)) return {};
@@ -40,8 +45,7 @@ Status Session::read_values(std::span<const DeviceTensor> inputs, Stream* stream
   Device& device = *engine_->device();
   std::vector<Tensor> host;
   for (size_t i = 0; i < p.inputs.size() && i < inputs.size(); ++i) {
-    const bool read = std::any_of(p.symbols.begin(), p.symbols.end(),
-                                  [&](const SymbolInfo& s) { return s.input == static_cast<int32_t>(i); });
+    const bool read = decides_sizes(p, i);
     INGOT_TRY(checked_count(inputs[i].dims, size_of(p.inputs[i].type)));
     host.push_back(read ? Tensor(p.inputs[i].type, inputs[i].dims) : Tensor(p.inputs[i].type, {0}));
     if (read) INGOT_TRY(device.copy_to_host(host[i].mutable_data(), inputs[i].data, host[i].bytes(), stream));

@@ -211,6 +211,20 @@ TEST_CASE("functions that recur and branches that are not known", "[errors]") {
              Contains("If \"choose\" (1 of 1), opset 17, inputs bool[]: it has no then_branch"));
 }
 
+TEST_CASE("a Scan whose sequence is left out", "[errors]") {
+  onnx::Model model = new_model();
+  add_input(model, "x", {"3", "2"});
+  onnx::Node& scan = add_node(model, "Scan", {"x", ""}, {"y"}, "scan");
+  add_int(scan, "num_scan_inputs", 1);
+  onnx::Graph& body = *add_attr(scan, "body", 5).mutable_g();
+  set_type(*body.add_input(), "state", kFloat, {"3", "2"});
+  set_type(*body.add_input(), "row", kFloat, {"2"});
+  add_node(body, "Identity", {"state"}, {"next"});
+  add_output(body, "next");
+  add_output(model, "y");
+  CHECK_THAT(error_of(model), Contains("Scan \"scan\" (1 of 1)") && Contains("its input 1 is missing"));
+}
+
 TEST_CASE("shape options that contradict the model", "[errors]") {
   auto error_with = [](const std::string& input, std::vector<std::string> dims) {
     ImportOptions options;

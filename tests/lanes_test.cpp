@@ -93,12 +93,6 @@ std::vector<Tensor> run(const Program& program, unsigned seed) {
   return std::move(out).value();
 }
 
-int32_t lanes_of(const Program& p) {
-  int32_t lanes = 1;
-  for (const Instruction& in : p.instructions) lanes = std::max(lanes, in.lane + 1);
-  return lanes;
-}
-
 }  // namespace
 
 TEST_CASE("branches on lanes give the numbers of one stream", "[lanes]") {

@@ -28,9 +28,7 @@ void ColumnsPrinter::print() {
   out_.line(fmt::format("const bool active = own < {};", total));
   out_.line(fmt::format("const {} point = active ? own : 0;", type));
   print_points("point");
-  if (schedule_.cluster_k > 1) {
-    out_.line("cluster_sync();  // until the other blocks have read this one's shared memory");
-  }
+  if (schedule_.cluster_k > 1) out_.line("cluster_sync();  // until the other blocks have read this one's shared memory");
   out_.close();
 }
 
@@ -42,7 +40,8 @@ void ColumnsPrinter::share(const std::vector<Axis>& axes, const std::function<vo
     const std::string step = single ? bind_index(axes[0].var) : expr_.fresh("step");
     out_.directive("#pragma unroll 4");
     auto block = out_.block(
-        fmt::format("for ({0} {1} = lane; {1} < {2}; {1} += {3})", expr_.index_type(), step, total, lanes_per_point_ * schedule_.cluster_k),
+        fmt::format("for ({0} {1} = lane; {1} < {2}; {1} += {3})", expr_.index_type(), step, total,
+                    lanes_per_point_ * schedule_.cluster_k),
         step);
     if (!single) bind_axes(axes, step);
     print_body();

@@ -113,8 +113,7 @@ void TilesPrinter::print_prologue(const char* name, const Expr& value, const std
     if (vector > 1) f.vectorise(inner, base, vector, value);
     else f.print_value(value);
   }
-  out_.splice(f.text());
-  for (const std::string& file : f.includes()) expr_.include(file);
+  splice(f);
 }
 
 void TilesPrinter::print_epilogue() {
@@ -133,8 +132,7 @@ void TilesPrinter::print_epilogue() {
     f.bind_acc(contract_.acc, "acc");
     f.print_body(contract_.epilogue);
   }
-  out_.splice(f.text());
-  for (const std::string& file : f.includes()) expr_.include(file);
+  splice(f);
 }
 
 void ProductPrinter::open_entry() {

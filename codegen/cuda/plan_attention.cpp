@@ -21,26 +21,10 @@ int shared_bytes(const AttentionDetails& d, const MmaTile& t, int size) {
 }  // namespace
 
 Contract score_product(const Attend& t) {
-  Contract c;
-  c.batch = t.batch;
-  c.m = t.m;
-  c.n = t.n;
-  c.k = t.k;
-  c.a = t.q;
-  c.b = t.key;
-  c.acc = t.dot;
-  return c;
+  return {.batch = t.batch, .m = t.m, .n = t.n, .k = t.k, .a = t.q, .b = t.key, .acc = t.dot, .epilogue = {}};
 }
 Contract value_product(const Attend& t) {
-  Contract c;
-  c.batch = t.batch;
-  c.m = t.m;
-  c.n = t.d;
-  c.k = t.n;
-  c.a = c.b = t.value;
-  c.acc = t.acc;
-  c.epilogue = t.epilogue;
-  return c;
+  return {.batch = t.batch, .m = t.m, .n = t.d, .k = t.n, .a = t.value, .b = t.value, .acc = t.acc, .epilogue = t.epilogue};
 }
 
 Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {

@@ -16,10 +16,6 @@ ValueId unmoved(const Graph& body, ValueId v);
 /// Where element `index` of unmoved(body, v) lies in v.
 Index moved_index(const Graph& body, ValueId v, ValueId source, const Index& index);
 
-/// What an operand of a product is stored as: the narrow type behind a Cast that only widens it, or its own.
-/// `through_factors`: also behind a constant factor, which the product is scaled by instead.
-DType operand_type(const Graph& body, ValueId v, bool through_factors = false);
-
 /// The statement of an attention group (lower_attention.cpp).
 void lower_attention(GroupValues& values, Kernel& kernel);
 

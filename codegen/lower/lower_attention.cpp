@@ -2,6 +2,7 @@
 // values, epilogue. The softmax is what the kernel statement means, so its nodes are not lowered one by one.
 #include "codegen/lower/group_parts.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/operands.h"
 
 namespace ingot {
 namespace {

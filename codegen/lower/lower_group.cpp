@@ -5,6 +5,7 @@
 #include "codegen/lower/axis_order.h"
 #include "codegen/lower/group_parts.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/operands.h"
 #include "compiler/ops/registry.h"
 
 namespace ingot {

@@ -70,11 +70,11 @@ struct CompileArgs {
 };
 
 void print_compilation(const Compilation& c) {
-  int32_t lanes = 0;
+  int32_t lanes = 1;
   size_t launches = 0;
   for_each_program(c.program, [&](const runtime::Program& p) {
     launches += p.instructions.size();
-    for (const auto& in : p.instructions) lanes = std::max(lanes, in.lane + 1);
+    lanes = std::max(lanes, lanes_of(p));
   });
   if (!c.scripts.empty()) fmt::print("  its course is decided at run time: {} parts; it cannot be refitted\n", c.parts.size());
   fmt::print("  {}: {} kernels after fusion{}; import {:.0f} ms, passes {:.0f} ms, kernels {:.0f} ms\n", c.program.target,

@@ -91,12 +91,6 @@ uint64_t code_bytes(const runtime::Program& p) {
   return total;
 }
 
-int32_t lanes_of(const runtime::Program& p) {
-  int32_t lanes = 1;
-  for (const auto& in : p.instructions) lanes = std::max(lanes, in.lane + 1);
-  return lanes;
-}
-
 nlohmann::json to_json(const std::string& path, const runtime::EngineFile& file) {
   nlohmann::json j{{"file", path}, {"notes", nlohmann::json::parse(file.notes, nullptr, false)}};
   for (const auto& p : file.programs) {

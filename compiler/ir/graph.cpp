@@ -136,6 +136,10 @@ const Node* Graph::producer(ValueId id) const {
   if (!id.valid() || !value(id).producer.valid()) return nullptr;
   return &node(value(id).producer);
 }
+const Node* Graph::only_reader(ValueId id) const {
+  const auto& users = value(id).users;
+  return users.size() == 1 && !is_output(id) ? &node(users[0]) : nullptr;
+}
 
 OpView Graph::view(const Node& n, std::vector<TensorType>& in, std::vector<TensorType>& out) const {
   for (ValueId v : n.inputs) in.push_back(v.valid() ? value(v).type : TensorType{DType::String, {}});

@@ -96,6 +96,8 @@ class Graph {
   /// Live nodes, producers first; stable: keeps the order of creation where it may. Not recursive.
   std::vector<NodeId> order() const;
   const Node* producer(ValueId id) const;  // null for inputs and constants
+  /// The node that is all that reads the value, or null: an output has a reader outside of the graph.
+  const Node* only_reader(ValueId id) const;
   OpView view(const Node& node, std::vector<TensorType>& inputs, std::vector<TensorType>& outputs) const;
 
  private:

@@ -82,7 +82,7 @@ class Linker {
       return invalid("not a relocatable x86-64 object");
     sections_ = INGOT_TRY(table<Elf64_Shdr>(h.e_shoff, h.e_shnum, "section table"));
     for (const Elf64_Shdr& s : sections_)
-      if (s.sh_type != SHT_NOBITS && s.sh_type != SHT_NULL &&
+      if (s.sh_type != SHT_NOBITS &&
           (s.sh_offset > object_.size() || s.sh_size > object_.size() - s.sh_offset))
         return invalid("a section lies outside of the object");
     return {};
@@ -141,8 +141,6 @@ class Linker {
     for (size_t i = 0; i < sections_.size(); ++i) {
       const Elf64_Shdr& s = sections_[i];
       if (places_[i] == kNowhere || s.sh_type == SHT_NOBITS || s.sh_size == 0) continue;
-      if (s.sh_offset > object_.size() || s.sh_size > object_.size() - s.sh_offset)
-        return invalid("a section lies outside of the object");
       std::memcpy(image_->data() + places_[i], object_.data() + s.sh_offset, s.sh_size);
     }
     return {};

@@ -235,11 +235,8 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     cta_sync();
     tile.finish();
 #pragma unroll
-    for (int j = 0; j < Tile::kColumns; ++j) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h)
-        Results::template put<2>(shared, Tile::row() + h * 8, j * 8 + Tile::column(), tile.acc[j] + h * 2, true);
-    }
+    for (int j = 0; j < Tile::kColumns; ++j)
+      Results::put_fragment(shared, Tile::row(), j * 8 + Tile::column(), tile.acc[j], true);
     cta_sync();
     Results().finish(epilogue, batch, m0, (Index)0, m_end, d_end, shared);
     cta_sync();

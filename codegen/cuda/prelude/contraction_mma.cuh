@@ -78,6 +78,15 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
     }
     return finite;
   }
+  static INGOT_DEV void load_b(u32 (&b)[kN][2], u32 stage_b, int k) {
+#pragma unroll
+    for (int j = 0; j < kN; j += 2) {
+      u32 r[4];
+      OperandB::load8x2(r, stage_b, warp_n() + j * 8, k);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) b[j + q / 2][q % 2] = r[q];
+    }
+  }
   INGOT_DEV void multiply_carefully(u32 stage_a, u32 stage_b, int k) {
 #pragma unroll
     for (int j = 0; j < kN; j += 2) {
@@ -106,13 +115,9 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
   /// One product for each pair, of rounded operands: the tensor cores would cut off what a tf32 does not hold.
   INGOT_DEV void multiply_single(u32 stage_a, u32 stage_b, int k) {
     u32 b[kN][2];
+    load_b(b, stage_b, k);
 #pragma unroll
-    for (int j = 0; j < kN; j += 2) {
-      u32 r[4];
-      OperandB::load8x2(r, stage_b, warp_n() + j * 8, k);
-#pragma unroll
-      for (int q = 0; q < 4; ++q) b[j + q / 2][q % 2] = round_tf32(r[q]);
-    }
+    for (int j = 0; j < kN; ++j) b[j][0] = round_tf32(b[j][0]), b[j][1] = round_tf32(b[j][1]);
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       u32 a[4];
@@ -144,12 +149,7 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
   }
   INGOT_DEV void multiply_16bit(u32 stage_a, u32 stage_b, int k) {
     u32 b[kN][2];
-#pragma unroll
-    for (int j = 0; j < kN; j += 2) {
-      u32 r[4];
-      OperandB::load8x2(r, stage_b, warp_n() + j * 8, k);
-      b[j][0] = r[0], b[j][1] = r[1], b[j + 1][0] = r[2], b[j + 1][1] = r[3];
-    }
+    load_b(b, stage_b, k);
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       u32 a[4];
@@ -203,15 +203,7 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
         const int m = warp_m() + i * 16 + lane / 4, n = warp_n() + j * 8 + lane % 4 * 2;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          if constexpr (Plan::out_along_m) {
-            Results::template put<1>(shared, m + h * 8, n, acc[i][j] + h * 2, first);
-            Results::template put<1>(shared, m + h * 8, n + 1, acc[i][j] + h * 2 + 1, first);
-          } else {
-            Results::template put<2>(shared, m + h * 8, n, acc[i][j] + h * 2, first);
-          }
-        }
+        Results::put_fragment(shared, m, n, acc[i][j], first);
       }
     }
   }

@@ -22,6 +22,18 @@ template <class Plan> struct ResultTile {
     for (int i = 0; i < N; ++i) v[i] += values[i];
     sts(at, v);
   }
+  /// The same for what a thread holds of 16x8 results from (m, n) on: pairs along n, the second one eight rows down.
+  static INGOT_DEV void put_fragment(u32 shared, int m, int n, const float* values, bool first) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if constexpr (Plan::out_along_m) {
+        put<1>(shared, m + h * 8, n, values + h * 2, first);
+        put<1>(shared, m + h * 8, n + 1, values + h * 2 + 1, first);
+      } else {
+        put<2>(shared, m + h * 8, n, values + h * 2, first);
+      }
+    }
+  }
   template <class Epilogue>
   INGOT_DEV void finish(const Epilogue& epilogue, Index batch, Index m0, Index n0, Index m_end, Index n_end,
                         u32 shared) {

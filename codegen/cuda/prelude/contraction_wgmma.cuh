@@ -72,15 +72,7 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
 #pragma unroll
       for (int j = 0; j < kN; j += 4) {
         const int m = group_m() + i * 64 + warp * 16 + lane / 4, n = group_n() + j * 2 + lane % 4 * 2;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          if constexpr (Plan::out_along_m) {
-            Results::template put<1>(shared, m + h * 8, n, acc[i] + j + h * 2, first);
-            Results::template put<1>(shared, m + h * 8, n + 1, acc[i] + j + h * 2 + 1, first);
-          } else {
-            Results::template put<2>(shared, m + h * 8, n, acc[i] + j + h * 2, first);
-          }
-        }
+        Results::put_fragment(shared, m, n, acc[i] + j, first);
       }
     }
   }
