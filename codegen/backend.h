@@ -10,6 +10,15 @@
 
 namespace ingot {
 
+/// A tensor map, over the kernel's dims: how TMA sees a buffer. Kernels take them after their dims.
+struct BoxMap {
+  int buffer = 0;
+  DType type = DType::F16;
+  Expr offset;                                 // bytes into the buffer
+  std::vector<Expr> extents, strides;          // elements, innermost first; bytes, of all but the innermost
+  std::vector<int64_t> box;                    // elements that one copy moves; the innermost are 128 bytes
+};
+
 struct EmittedKernel {
   std::string name;  // the entry point: fused_<ops>_<hash6>
   std::string source;  // CUDA text
@@ -17,6 +26,7 @@ struct EmittedKernel {
   int shared_bytes = 0;  // runtime::KernelInfo::shared_bytes
   std::array<Expr, 3> grid{1, 1, 1};  // over the kernel's dims; a 0 in it means that there is nothing to launch
   bool uses_i32 = true;  // indices are 32-bit: a buffer of kMaxI32Elements elements or more is refused
+  std::vector<BoxMap> boxes;
   Schedule schedule;
 };
 

@@ -69,7 +69,8 @@ class ProgramBuilder {
       if (inserted) distinct.push_back(i);
       kernel_of_.push_back(static_cast<int32_t>(it->second));
     }
-    std::vector<Result<BuiltKernel>> results(distinct.size(), Result<BuiltKernel>(BuiltKernel{}));
+    typedef Result<std::vector<BuiltKernel>> Forms;
+    std::vector<Forms> results(distinct.size(), Forms(std::vector<BuiltKernel>{}));
     std::atomic<size_t> next{0}, done{0};
     auto work = [&] {
       for (size_t i; (i = next++) < distinct.size();) {
@@ -93,10 +94,13 @@ class ProgramBuilder {
         return std::move(results[i].error().add("in the kernel of" + nodes));
       }
       built_.push_back(std::move(*results[i]));
-      // A name stands for the content: kernels of the same code may differ in their shapes, and so in their grids.
-      const auto [it, fresh] = names.emplace(built_.back().info.name, static_cast<int32_t>(program_.kernels.size()));
-      if (fresh) program_.kernels.push_back(built_.back().info);
-      number_of_built_.push_back(it->second);
+      number_of_built_.emplace_back();
+      for (const BuiltKernel& form : built_.back()) {
+        // A name stands for the content: kernels of the same code may differ in their shapes, and so in their grids.
+        const auto [it, fresh] = names.emplace(form.info.name, static_cast<int32_t>(program_.kernels.size()));
+        if (fresh) program_.kernels.push_back(form.info);
+        number_of_built_.back().push_back(it->second);
+      }
     }
     return {};
   }
@@ -170,20 +174,33 @@ class ProgramBuilder {
   Status launch(size_t i) {
     const Node& n = g_.node(plan_.order[i]);
     const Kernel& k = lowered_.kernels[i];
+    const auto built = static_cast<size_t>(kernel_of_[i]);
     runtime::Instruction in;
-    in.kernel = number_of_built_[static_cast<size_t>(kernel_of_[i])];
     for (ValueId v : n.inputs) in.args.push_back(INGOT_TRY(number_of(v)));
     in.first_written = static_cast<int32_t>(in.args.size());
     in.lane = plan_.lanes.lane[i];
-    in.waits = plan_.lanes.waits[i];
+    for (int32_t w : plan_.lanes.waits[i]) in.waits.push_back(last_of_[static_cast<size_t>(w)]);
     for (ValueId v : n.outputs) in.args.push_back(INGOT_TRY(number_of(v)));
     for (const Expr& d : k.dims) in.dims.push_back(INGOT_TRY(shape(d)));
-    const BuiltKernel& built = built_[static_cast<size_t>(kernel_of_[i])];
-    auto& nodes = program_.kernels[static_cast<size_t>(in.kernel)].nodes;
-    nodes.insert(nodes.end(), n.origin.nodes.begin(), n.origin.nodes.end());
-    for (size_t d = 0; d < 3; ++d) in.grid[d] = INGOT_TRY(shape(built.grid[d]));
     in.bytes = INGOT_TRY(shape(kernel_bytes(k)));
     in.flops = INGOT_TRY(shape(kernel_flops(k)));
+    for (size_t f = 0; f < built_[built].size(); ++f) {
+      in.kernel = number_of_built_[built][f];
+      auto& nodes = program_.kernels[static_cast<size_t>(in.kernel)].nodes;
+      nodes.insert(nodes.end(), n.origin.nodes.begin(), n.origin.nodes.end());
+      INGOT_TRY(add_form(in, built_[built][f]));
+    }
+    last_of_.push_back(static_cast<int32_t>(program_.instructions.size()) - 1);
+    return {};
+  }
+  Status add_form(runtime::Instruction in, const BuiltKernel& form) {
+    for (size_t d = 0; d < 3; ++d) in.grid[d] = INGOT_TRY(shape(form.grid[d]));
+    for (const BoxMap& map : form.boxes) {
+      runtime::BoxMap out{map.buffer, map.type, INGOT_TRY(shape(map.offset)), {}, {}, {map.box.begin(), map.box.end()}};
+      for (const Expr& e : map.extents) out.extents.push_back(INGOT_TRY(shape(e)));
+      for (const Expr& e : map.strides) out.strides.push_back(INGOT_TRY(shape(e)));
+      in.boxes.push_back(std::move(out));
+    }
     program_.instructions.push_back(std::move(in));
     return {};
   }
@@ -191,7 +208,7 @@ class ProgramBuilder {
   std::vector<int32_t> waits_for(ValueId v) const {
     for (size_t i = 0; i < plan_.order.size(); ++i)
       for (ValueId o : g_.node(plan_.order[i]).outputs)
-        if (o == v && plan_.lanes.lane[i] != 0) return {static_cast<int32_t>(i)};
+        if (o == v && plan_.lanes.lane[i] != 0) return {last_of_[i]};
     return {};
   }
   Status copy_outputs() {
@@ -217,9 +234,10 @@ class ProgramBuilder {
   const MemoryPlan& plan_;
   const LoweredProgram& lowered_;
   runtime::Program program_;
-  std::vector<BuiltKernel> built_;
-  std::vector<int32_t> kernel_of_;  // of each launch, in built_
-  std::vector<int32_t> number_of_built_;  // in the program
+  std::vector<std::vector<BuiltKernel>> built_;
+  std::vector<int32_t> kernel_of_;  // of each group, in built_
+  std::vector<std::vector<int32_t>> number_of_built_;  // in the program
+  std::vector<int32_t> last_of_;  // of each group, its last instruction
   std::unordered_map<std::string, int32_t> symbol_numbers_;
   std::unique_ptr<ShapeEmitter> emitter_;
   std::map<ValueId, int32_t> value_numbers_;

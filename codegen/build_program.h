@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/backend.h"
 #include "codegen/kernel/kernel.h"
 #include "compiler/ir/memory_plan.h"
 #include "runtime/program.h"
@@ -16,9 +17,11 @@ namespace ingot {
 struct BuiltKernel {
   runtime::KernelInfo info;
   std::array<Expr, 3> grid{1, 1, 1};
+  std::vector<BoxMap> boxes;
 };
-/// Kernel::name is the stem ("conv_add_relu"). Called from several threads.
-using KernelCompiler = std::function<Result<BuiltKernel>(const Kernel&)>;
+/// Kernel::name is the stem ("conv_add_relu"). The forms that the kernel comes in are launched one after the other; at any
+/// size, all but one have an empty grid. Called from several threads.
+using KernelCompiler = std::function<Result<std::vector<BuiltKernel>>(const Kernel&)>;
 
 /// The lowered groups, in the order of the plan, for inspection and interpretation.
 struct LoweredProgram {

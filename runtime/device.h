@@ -37,6 +37,23 @@ struct MemoryInfo {
   uint64_t free_bytes = 0, total_bytes = 0;
 };
 
+/// A BoxMap with numbers.
+struct BoxSizes {
+  int32_t argument = 0;
+  DType type = DType::F16;
+  int64_t offset = 0;
+  int rank = 0;
+  std::array<int64_t, kMaxBoxRank> extents{}, strides{};
+  std::array<int32_t, kMaxBoxRank> box{};
+};
+
+struct Launch {
+  std::span<void* const> buffers;
+  std::span<const int64_t> dims;
+  std::array<int64_t, 3> grid{1, 1, 1};
+  std::span<const BoxSizes> boxes;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -72,8 +89,7 @@ class Device {
   }
 
   virtual Result<std::unique_ptr<LoadedKernel>> load(const KernelInfo& kernel) = 0;
-  virtual Status launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
-                        const std::array<int64_t, 3>& grid, Stream* stream) = 0;
+  virtual Status launch(const LoadedKernel& kernel, const Launch& launch, Stream* stream) = 0;
 
   virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
   /// Wraps a stream of the caller (a CUstream); it is not destroyed with the wrapper.

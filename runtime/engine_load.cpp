@@ -263,6 +263,8 @@ class ProgramReader {
     out.first_written = i.first_written();
     out.lane = i.lane();
     out.waits = each(i.waits());
+    for (const fb::BoxMap* m : each(i.boxes()))
+      out.boxes.push_back({m->argument(), INGOT_TRY(type(m->type())), m->offset(), each(m->extents()), each(m->strides()), each(m->box())});
     return out;
   }
 

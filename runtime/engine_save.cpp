@@ -104,9 +104,13 @@ class ProgramWriter {
     const auto kernels = list(b_, p_.kernels, [&](const KernelInfo& k) { return kernel(k); });
     const auto instructions = list(b_, p_.instructions, [&](const Instruction& i) {
       const std::vector<int32_t> grid(i.grid.begin(), i.grid.end());
+      const auto boxes = list(b_, i.boxes, [&](const BoxMap& m) {
+        return fb::CreateBoxMap(b_, m.argument, byte(m.type), m.offset, b_.CreateVector(m.extents),
+                                b_.CreateVector(m.strides), b_.CreateVector(m.box));
+      });
       return fb::CreateInstruction(b_, static_cast<uint8_t>(i.kind), i.kernel, b_.CreateVector(i.args),
                                    b_.CreateVector(i.dims), b_.CreateVector(grid), i.bytes, i.flops, i.first_written,
-                                   i.lane, b_.CreateVector(i.waits));
+                                   i.lane, b_.CreateVector(i.waits), boxes);
     });
     const auto requirements = list(b_, p_.requirements, [&](const Program::Requirement& r) {
       return fb::CreateRequirement(b_, r.condition, b_.CreateString(r.message));

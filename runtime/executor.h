@@ -158,6 +158,7 @@ class Session {
     const Instruction* instruction = nullptr;
     std::vector<int64_t> dims;
     std::array<int64_t, 3> grid{};
+    std::vector<BoxSizes> boxes;
     uint64_t bytes = 0;  // of a copy
     bool empty = false;  // nothing to compute at this shape; kept for the order of lanes
   };

@@ -125,8 +125,22 @@ class Verifier {
     if (!launch) return {};
     for (ShapeRef d : in.dims) INGOT_TRY(line(d, "instruction", i));
     for (ShapeRef g : in.grid) INGOT_TRY(line(g, "instruction", i));
+    for (const BoxMap& m : in.boxes) INGOT_TRY(box(m, in, i));
     INGOT_TRY(line(in.bytes, "instruction", i));
     return line(in.flops, "instruction", i);
+  }
+
+  Status box(const BoxMap& m, const Instruction& in, size_t i) const {
+    const size_t rank = m.extents.size();
+    const bool fits = rank >= 1 && rank <= kMaxBoxRank && m.strides.size() == rank - 1 && m.box.size() == rank;
+    if (!fits || m.argument < 0 || static_cast<size_t>(m.argument) >= in.args.size())
+      return invalid(fmt::format("instruction {}: a box of {} axes in argument {}", i, rank, m.argument));
+    for (int32_t b : m.box)
+      if (b < 1 || b > 256) return invalid(fmt::format("instruction {}: {} elements of a box", i, b));
+    INGOT_TRY(line(m.offset, "instruction", i));
+    for (ShapeRef e : m.extents) INGOT_TRY(line(e, "instruction", i));
+    for (ShapeRef s : m.strides) INGOT_TRY(line(s, "instruction", i));
+    return {};
   }
 
   const Program& p_;

@@ -80,6 +80,17 @@ struct KernelInfo {
   bool waits_for_inputs = false;
 };
 
+/// How copies by box (TMA) see one argument of a launch: a CUtensorMap but for the address. The kernel takes it after its dims.
+struct BoxMap {
+  int32_t argument = 0;
+  DType type = DType::F16;
+  ShapeRef offset = 0;  // bytes into the argument's memory
+  std::vector<ShapeRef> extents, strides;  // elements, innermost first; bytes, of all but the innermost
+  std::vector<int32_t> box;  // elements of one copy; the innermost fill 128 bytes, which lie permuted in shared memory
+  bool operator==(const BoxMap&) const = default;
+};
+constexpr size_t kMaxBoxRank = 5;
+
 constexpr int32_t kMaxLanes = 16;
 
 /// Launch: run a kernel. Copy: args[0] to args[1], same size (an input or constant that is an output itself).
@@ -95,6 +106,7 @@ struct Instruction {
   ShapeRef bytes = 0;  // bytes read and written, for the profile
   ShapeRef flops = 0;
   int32_t lane = 0;
+  std::vector<BoxMap> boxes;  // CUDA
   std::vector<int32_t> waits;  // numbers of earlier instructions, of other lanes, that must have finished
   bool operator==(const Instruction&) const = default;
 };

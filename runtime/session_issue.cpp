@@ -33,7 +33,7 @@ Status Session::issue_step(const Step& step, Stream* stream) {
   for (size_t i = 0; i < args.size(); ++i) arguments_[i] = values_[args[i]];
   const KernelInfo& info = engine_->program().kernels[static_cast<size_t>(step.instruction->kernel)];
   const NvtxRange range(info.name);
-  Status status = device.launch(*step.kernel, arguments_, step.dims, step.grid, stream);
+  Status status = device.launch(*step.kernel, {arguments_, step.dims, step.grid, step.boxes}, stream);
   if (status && options_.synchronous && !device.is_recording(stream)) status = device.synchronize(stream);
   if (!status) status.error().add(describe_kernel(info));
   return status;

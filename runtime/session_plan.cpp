@@ -128,6 +128,16 @@ Status Session::place_slots(Plan& plan) const {
   return {};
 }
 
+static BoxSizes sizes_of(const BoxMap& map, const std::vector<int64_t>& lines) {
+  BoxSizes sizes{map.argument, map.type, lines[map.offset], static_cast<int>(map.extents.size()), {}, {}, {}};
+  for (size_t i = 0; i < map.extents.size(); ++i) {
+    sizes.extents[i] = lines[map.extents[i]];
+    sizes.box[i] = map.box[i];
+    if (i > 0) sizes.strides[i - 1] = lines[map.strides[i - 1]];
+  }
+  return sizes;
+}
+
 Result<Session::Plan> Session::make_plan(std::vector<int64_t> symbols, const std::vector<Dims>& input_dims) const {
   const Program& p = engine_->program();
   Plan plan;
@@ -157,6 +167,7 @@ Result<Session::Plan> Session::make_plan(std::vector<int64_t> symbols, const std
       step.kernel = &engine_->kernel(in.kernel);
       for (ShapeRef d : in.dims) step.dims.push_back(plan.lines[d]);
       for (size_t g = 0; g < 3; ++g) step.grid[g] = plan.lines[in.grid[g]];
+      for (const BoxMap& m : in.boxes) step.boxes.push_back(sizes_of(m, plan.lines));
       step.empty = step.grid[0] <= 0 || step.grid[1] <= 0 || step.grid[2] <= 0;
     }
     plan.steps.push_back(std::move(step));

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_backend.h"
+#include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/plan_cuda.h"
 #include "compiler/expr/combine.h"
@@ -15,10 +16,18 @@ using namespace ingot::samples;
 
 namespace {
 
+std::vector<EmittedKernel> emit_forms(const Sample& sample, const TargetTraits& target = cuda_traits(90)) {
+  auto forms = emit_cuda(sample.kernel, target);
+  if (!forms) FAIL(sample.name << ": " << forms.error().to_string());
+  return forms.value();
+}
+/// The form that is launched at the sample's size.
 EmittedKernel emit(const Sample& sample, const TargetTraits& target = cuda_traits(90)) {
-  auto emitted = emit_cuda(sample.kernel, target);
-  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
-  return emitted.value();
+  std::vector<EmittedKernel> launched;
+  for (const EmittedKernel& form : emit_forms(sample, target))
+    if (evaluate_int(form.grid[0], sample.dims).value_or(0) > 0) launched.push_back(form);
+  REQUIRE(launched.size() == 1);
+  return launched[0];
 }
 
 void check_run(const Sample& sample, const EmittedKernel& emitted, uint64_t seed = 1) {
@@ -97,10 +106,9 @@ bool no_nvrtc() {
   return true;
 }
 
-void check_compiles(const Sample& sample, const std::vector<std::string>& targets, const TargetTraits& planned_for) {
-  const EmittedKernel emitted = emit(sample, planned_for);
+void check_compiles(const Sample& sample, const EmittedKernel& emitted, const std::vector<std::string>& targets) {
   for (const std::string& target : targets) {
-    INFO(sample.name << " for " << target << "\n" << emitted.source);
+    INFO(sample.name << " for " << target << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
     const auto compiled = compile_nvrtc(emitted.source, emitted.name, target);
     if (!compiled) {
       FAIL_CHECK(compiled.error().to_string());
@@ -110,6 +118,9 @@ void check_compiles(const Sample& sample, const std::vector<std::string>& target
     CHECK(compiled.value().log.find("C75") == std::string::npos);
     CHECK(!compiled.value().code.empty());
   }
+}
+void check_compiles(const Sample& sample, const std::vector<std::string>& targets, const TargetTraits& planned_for) {
+  for (const EmittedKernel& form : emit_forms(sample, planned_for)) check_compiles(sample, form, targets);
 }
 
 }  // namespace
@@ -305,16 +316,70 @@ TEST_CASE("warpgroup products in tiles of every shape", "[emulated]") {
   check_schedule(rows_of_k, groups(MultiplyUnit::F16, 64, 32, 64, 32, 8, 3, false));
 }
 
-TEST_CASE("with rows known at run time only, a kernel has a tile for few and one for many", "[emulated]") {
+/// wgmma with boxes: warpgroups of (tile / warp) tiles, or two in turn; three blocks, so that each has several tiles.
+Schedule boxes(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int stages, bool in_turn) {
+  Schedule s = groups(unit, m, n, warp_m, warp_n, 1, stages, true);
+  s.tile.boxes = true;
+  s.tile.in_turn = in_turn;
+  s.tile.k = unit == MultiplyUnit::Tf32 ? 32 : 64;
+  s.threads = s.tile.threads();
+  s.most_blocks = 3;
+  return s;
+}
+
+TEST_CASE("operands that arrive as boxes", "[emulated]") {
+  const Sample samples[] = {
+      matmul(1, 136, 144, 200, false, false, DType::F16),      matmul(1, 200, 136, 72, true, true, DType::F16),
+      matmul(3, 40, 40, 136, false, true, DType::BF16, true),  matmul(2, 264, 72, 8, true, false, DType::F16, true),
+      dynamic_matmul(300, 136, 328, DType::F16),
+  };
+  for (const Sample& sample : samples) {
+    const MultiplyUnit unit = sample.kernel.contract()->a_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::F16;
+    check_schedule(sample, boxes(unit, 128, 64, 64, 64, 3, false));
+    check_schedule(sample, boxes(unit, 64, 64, 64, 64, 4, true));
+    check_schedule(sample, boxes(unit, 64, 128, 64, 128, 2, false));
+  }
+  const Sample rows_of_k = matmul(1, 390, 300, 328, false, true, DType::F16);
+  check_schedule(rows_of_k, boxes(MultiplyUnit::F16, 128, 256, 64, 256, 3, false));
+  check_schedule(rows_of_k, boxes(MultiplyUnit::F16, 256, 128, 128, 128, 3, false));
+  check_schedule(rows_of_k, boxes(MultiplyUnit::F16, 192, 128, 64, 128, 3, false));
+  check_schedule(rows_of_k, boxes(MultiplyUnit::F16, 128, 128, 128, 128, 4, true));
+  check_schedule(rows_of_k, boxes(MultiplyUnit::F16, 64, 96, 64, 96, 4, true));
+  Sample tf32 = matmul(1, 150, 72, 100, false, true, DType::F32);
+  tf32.tolerance = 2e-3;
+  check_schedule(tf32, boxes(MultiplyUnit::Tf32, 64, 64, 64, 64, 3, true));
+}
+
+TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  MmaProblem problem;
+  problem.element = 2;
+  problem.boxes = true;
+  const MmaMachine machine = mma_machine(cuda_traits(90), MultiplyUnit::F16);
+  int seen = 0;
+  for (const MmaTile& x : mma_candidates(problem, machine)) {
+    if (!x.boxes) continue;
+    const Sample sample = dynamic_matmul(4096, 4096, 4096, DType::F16);
+    Schedule s = boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
+    const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
+    REQUIRE(emitted);
+    check_compiles(sample, emitted.value(), {"sm_90a"});
+    ++seen;
+  }
+  CHECK(seen > 10);
+}
+
+TEST_CASE("with rows known at run time only, a kernel has a form for few and one for many", "[emulated]") {
   for (DType type : {DType::F32, DType::F16}) {
     const Sample sample = dynamic_matmul(300, 1040, 512, type);
-    Schedule schedule = emit(sample).schedule;
-    REQUIRE(schedule.large_from > 1);
-    CHECK(schedule.large.threads() == schedule.threads);
-    schedule.large_from = 1;
-    check_schedule(sample, schedule);
-    schedule.large_from = 1 << 30;
-    check_schedule(sample, schedule);
+    const auto forms = emit_forms(sample);
+    REQUIRE(forms.size() == 2);
+    CHECK(forms[0].schedule.below == forms[1].schedule.from);
+    for (const EmittedKernel& form : forms) {
+      Schedule schedule = form.schedule;
+      schedule.from = schedule.below = 0;
+      check_schedule(sample, schedule);
+    }
   }
 }
 

@@ -49,11 +49,11 @@ Result<Program> build(const std::string& text, int lanes) {
   const MemoryPlan plan = plan_memory(graph, lanes);
   const LoweredProgram lowered = INGOT_TRY(lower_program(graph, plan));
   int number = 0;
-  const KernelCompiler compile = [&](const Kernel& k) -> Result<BuiltKernel> {
+  const KernelCompiler compile = [&](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
     BuiltKernel b;
     b.info.name = k.name + std::to_string(number++);
     b.info.summary = k.name;
-    return b;
+    return std::vector<BuiltKernel>{b};
   };
   BuildOptions options;
   options.threads = 1;

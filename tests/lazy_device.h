@@ -68,12 +68,11 @@ class LazyDevice : public runtime::Device {
     kernel->run = it->second;
     return std::unique_ptr<runtime::LoadedKernel>(std::move(kernel));
   }
-  Status launch(const runtime::LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
-                const std::array<int64_t, 3>&, Stream* stream) override {
+  Status launch(const runtime::LoadedKernel& kernel, const runtime::Launch& launch, Stream* stream) override {
     const int number = launches++;
     if (number == failing_launch) return make_error(ErrorKind::Device, "the launch was made to fail");
-    const std::vector<void*> b(buffers.begin(), buffers.end());
-    const std::vector<int64_t> d(dims.begin(), dims.end());
+    const std::vector<void*> b(launch.buffers.begin(), launch.buffers.end());
+    const std::vector<int64_t> d(launch.dims.begin(), launch.dims.end());
     const LazyKernel* run = &static_cast<const Kernel&>(kernel).run;
     push(stream, [=, this] {
       (*run)(b, d);

@@ -52,14 +52,17 @@ Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& tar
   out.grid = launch.grid;
   out.uses_i32 = fits_i32(kernel);
   out.schedule = schedule;
+  out.boxes = box_maps(kernel, schedule);
   return out;
 }
 
 }  // namespace
 
-Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
+Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
   const Kernel folded = unroll_windows(fold_batch(kernel));
-  return emit_planned(folded, target, plan_cuda(folded, target));
+  std::vector<EmittedKernel> forms;
+  for (const Schedule& s : plan_cuda(folded, target)) forms.push_back(INGOT_TRY(emit_planned(folded, target, s)));
+  return forms;
 }
 
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {

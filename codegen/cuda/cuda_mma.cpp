@@ -3,17 +3,10 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_printers.h"
+#include "codegen/cuda/mma_cost.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
-
-void FunctorPrinter::vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract) {
-  with_lanes(axis.var, base, width, [&] {
-    arrays_[contract.acc.name()] = {"acc[v]", false};
-    lanes_->variant.insert(contract.acc.name());
-    body(contract.epilogue);
-  });
-}
 
 void ProductPrinter::splice(const FunctorPrinter& f) {
   out_.splice(f.text());
@@ -22,31 +15,35 @@ void ProductPrinter::splice(const FunctorPrinter& f) {
 
 void TilesPrinter::print_mma() {
   const TileDetails& d = details_;
-  print_mma_plan("Plan", schedule_.tile, schedule_.cluster_k);
-  if (schedule_.large_from) {
+  print_mma_plan();
+  out_.blank();
+  if (!schedule_.tile.boxes) {
+    print_operand("PrologueA", contract_, contract_.a, contract_.m, "m", d.a_along_k, d.a_vector, d.a_raw);
     out_.blank();
-    print_mma_plan("LargePlan", schedule_.large, 1);
+    print_operand("PrologueB", contract_, contract_.b, contract_.n, "n", d.b_along_k, d.b_vector, d.b_raw);
+    out_.blank();
   }
-  out_.blank();
-  print_operand("PrologueA", contract_, contract_.a, contract_.m, "m", d.a_along_k, d.a_vector, d.a_raw);
-  out_.blank();
-  print_operand("PrologueB", contract_, contract_.b, contract_.n, "n", d.b_along_k, d.b_vector, d.b_raw);
-  out_.blank();
   print_results(contract_, d.out_along_m, d.e_vector, "n");
   out_.blank();
   print_entry();
 }
 
-void TilesPrinter::print_mma_plan(const char* name, const MmaTile& t, int cluster_k) {
+void TilesPrinter::print_mma_plan() {
   const TileDetails& d = details_;
-  auto block = out_.type_block(fmt::format("struct {}", name));
+  const MmaTile& t = schedule_.tile;
+  auto block = out_.type_block("struct Plan");
   out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(schedule_.unit))));
   out_.line(fmt::format("typedef {} index;", expr_.index_type()));
   out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, tile_k = {};", t.m, t.n, t.k));
   out_.line(fmt::format("static constexpr int warp_m = {}, warp_n = {}, k_warps = {}, cluster_k = {};", t.warp_m,
-                        t.warp_n, t.k_warps, cluster_k));
+                        t.warp_n, t.k_warps, schedule_.cluster_k));
   out_.line(fmt::format("static constexpr int stages = {}, threads = {};", t.stages, schedule_.threads));
-  if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
+  if (t.boxes) {
+    out_.line(fmt::format("static constexpr int groups = {}, chunk = {}, a_rows = {};", t.groups(), box_chunk(t),
+                          d.a_rows));
+    out_.line(fmt::format("static constexpr bool in_turn = {}, a_batched = {}, b_batched = {};", t.in_turn, d.a_batched,
+                          d.b_batched));
+  } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
   out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,
                         d.e_vector));
   out_.line(fmt::format("static constexpr bool a_along_k = {}, b_along_k = {}, out_along_m = {};", d.a_along_k,
@@ -158,40 +155,6 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
       f.vectorise(inner, base, vector, value);
     } else {
       f.print_value(value);
-    }
-  }
-  splice(f);
-}
-
-void ProductPrinter::print_results(const Contract& contract, bool along_m, int vector, const char* n_name) {
-  FunctorPrinter f(kernel_, schedule_, expr_.i32());
-  CodeWriter& out = f.writer();
-  const char* index = expr_.index_type();
-  {
-    auto type = out.type_block("struct Epilogue");
-    out.line("Args args;");
-    auto call = out.block(fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} {1}, {2} (&acc)[{3}]) const",
-                                      index, n_name, c_type(contract.acc.type()), vector));
-    f.bind_args();
-    std::vector<Axis> m = contract.m, n = contract.n;
-    Body uses = contract.epilogue;
-    Axis lane;
-    Expr base;
-    if (vector > 1) {
-      std::vector<Axis>& lanes_in = along_m ? m : n;
-      lane = lanes_in.back();
-      base = Expr::index(lane.var.name() + "0", lane.extent);
-      lanes_in.back().var = base;
-      uses.push_back({Let{Expr::local("base", DType::I64), base}});
-    }
-    f.split(contract.batch, "batch", uses);
-    f.split(m, "m", uses);
-    f.split(n, n_name, uses);
-    if (vector > 1) {
-      f.vectorise_epilogue(lane, base, vector, contract);
-    } else {
-      f.bind_acc(contract.acc, "acc[0]");
-      f.print_body(contract.epilogue);
     }
   }
   splice(f);

@@ -16,7 +16,7 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
         "round", "point", "row",    "lane", "shared", "args",   "i8",       "i16",   "i32",    "i64",
         "u8",    "u16",   "u32",    "u64",  "f16",    "bf16",   "active",   "batch", "m",      "n",
         "k",     "acc",   "out",    "div",  "rem",    "struct", "template", "class", "signed", "unsigned",
-        "side",  "depth",  "from"}) {
+        "side",  "depth",  "from",   "map_0", "map_1", "in"}) {
     expr_.reserve(word);
   }
   expr_.approximate = true;
@@ -44,6 +44,8 @@ std::string CudaPrinter::signature() const {
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", pointer_type(static_cast<int>(i)), identifier_of(b.name));
   }
   for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
+  for (size_t i = 0; i < box_maps(kernel_, schedule_).size(); ++i)
+    list += fmt::format(", const __grid_constant__ TensorMap map_{}", i);
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
   const std::string residents =
       schedule_.kind == Schedule::Kind::Tiles ? fmt::format(", {}", blocks_per_sm_) : std::string();

@@ -100,6 +100,12 @@ class RowsPrinter : public CudaPrinter {
   std::unordered_set<int> dirty_, read_since_;   // scratch written or read since the last barrier
 };
 
+/// A vector that an epilogue reads: the load, the index of its first element, and what it is called.
+struct EpilogueInput {
+  Expr load, base;
+  std::string name;
+};
+
 /// Prints one function of a functor: buffers and dims are members of `args`.
 class FunctorPrinter : public CudaPrinter {
  public:
@@ -112,8 +118,13 @@ class FunctorPrinter : public CudaPrinter {
   /// print_value in vector mode.
   void vectorise(const Expr& inner, const Expr& base, int width, const Expr& value);
   void print_body(const Body& b) { body(b); }
-  /// The body for `width` neighbours, the results in acc[v].
-  void vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract);
+  /// "struct Inputs" and "Inputs load(batch, m, n) const": what the epilogue of `width` neighbours reads. `split` binds the
+  /// axes that the given body mentions.
+  std::vector<EpilogueInput> print_inputs(const Axis& axis, const Expr& base, int width, const Contract& contract,
+                                          const char* n_name, const std::function<void(const Body&)>& split);
+  /// The body for `width` neighbours, the results in acc[v], the inputs in `in`.
+  void vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract,
+                          const std::vector<EpilogueInput>& inputs);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
   void bind_index_text(const Expr& var, const std::string& text) { expr_.bind(var, text, expr_.i32()); }
   std::string value(const Expr& e) { return expr_.value(e); }
@@ -128,6 +139,9 @@ class FunctorPrinter : public CudaPrinter {
     return fmt::format("args.{}[{}]", buffer_name(buffer), index);
   }
   std::string pointer(int buffer) override { return "args." + buffer_name(buffer); }
+
+ private:
+  std::vector<EpilogueInput> epilogue_inputs(const Contract& contract) const;
 };
 
 /// What the printers of products have in common: arguments in a struct, and the functors of operands and results.
@@ -178,7 +192,7 @@ class TilesPrinter : public ProductPrinter {
   bool is_mma() const { return schedule_.unit != MultiplyUnit::Simt; }
   // ---- tensor cores (cuda_mma.cpp) ----
   void print_mma();
-  void print_mma_plan(const char* name, const MmaTile& tile, int cluster_k);
+  void print_mma_plan();
   const char* acc_type() const { return c_type(contract_.acc.type()); }
 
   const Contract& contract_;

@@ -36,7 +36,7 @@ void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, c
 TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : ProductPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;
-  expr_.include(schedule_.tile.warpgroups ? "contraction_wgmma.cuh" : is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
+  expr_.include(schedule_.tile.boxes ? "contraction_boxes.cuh" : schedule_.tile.warpgroups ? "contraction_wgmma.cuh" : is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
 }
 
 void TilesPrinter::print() {
@@ -163,21 +163,10 @@ void TilesPrinter::print_entry() {
   print_extent(contract_.k, "k_end");
   const std::string a = "PrologueA{args}", b = "PrologueB{args}", e = "Epilogue{args}";
   if (is_mma()) {
-    const char* loop = schedule_.tile.warpgroups ? "wgmma" : "mma";
-    const auto call = [&](const char* plan) {
-      out_.line(fmt::format("contraction_{}<{}>({}, {}, {}, batches, m_end, n_end, k_end, shared);", loop, plan, a, b,
-                            e));
-    };
-    if (schedule_.large_from) {
-      out_.open(fmt::format("if ((i64)m_end * n_end * batches >= {})", schedule_.large_from));
-      call("LargePlan");
-      out_.close("} else {");
-      out_.open_silently();
-      call("Plan");
-      out_.close();
-    } else {
-      call("Plan");
-    }
+    const MmaTile& t = schedule_.tile;
+    out_.line(fmt::format("contraction_{}<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);",
+                          t.boxes ? "boxes" : t.warpgroups ? "wgmma" : "mma", t.boxes ? "&map_0" : a,
+                          t.boxes ? "&map_1" : b, e));
   } else if (!details_.skinny) {
     out_.line(fmt::format("contraction_simt<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
   } else {

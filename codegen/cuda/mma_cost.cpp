@@ -34,13 +34,33 @@ constexpr MmaTile kGroupCandidates[] = {
     groups(128, 64, 128, 64, false),  groups(256, 32, 128, 32, false),  groups(128, 32, 128, 32, false),
 };
 
-int step_of(const MmaTile& x, int element) { return x.warpgroups ? 64 : (element == 2 ? 32 : 16) * x.k_warps; }
+constexpr MmaTile boxes(int m, int n, int warp_m, int warp_n, bool in_turn) {
+  MmaTile x = groups(m, n, warp_m, warp_n, true);
+  x.boxes = true;
+  x.in_turn = in_turn;
+  return x;
+}
+constexpr MmaTile kBoxCandidates[] = {
+    boxes(128, 256, 64, 256, false), boxes(256, 128, 128, 128, false), boxes(128, 192, 64, 192, false),
+    boxes(192, 128, 64, 128, false), boxes(128, 128, 128, 128, true),  boxes(64, 256, 64, 256, true),
+    boxes(128, 64, 128, 64, true),   boxes(64, 128, 64, 128, true),    boxes(64, 192, 64, 192, true),
+    boxes(64, 96, 64, 96, true),     boxes(64, 64, 64, 64, true),      boxes(128, 128, 64, 128, false),
+    boxes(64, 128, 64, 128, false),  boxes(64, 64, 64, 64, false),     boxes(64, 32, 64, 32, false),
+    boxes(128, 32, 128, 32, true),
+};
+
+int step_of(const MmaTile& x, int element) { return x.warpgroups ? 128 / element : (element == 2 ? 32 : 16) * x.k_warps; }
 
 bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
   x.k = step_of(x, p.element);
   if (x.warpgroups) {
     // Operands that are not along k lie in panels of 64.
-    if (machine.group_multiplies == 0 || p.element != 2 || (!p.b_along_k && x.warp_n % 64 != 0)) return false;
+    if (machine.group_multiplies == 0 || (p.element != 2 && !x.boxes) || (!p.b_along_k && x.warp_n % 64 != 0)) return false;
+    if (x.boxes) {
+      const bool along_k = p.a_along_k && p.b_along_k;
+      x.stages = 3;
+      return p.boxes && (p.element == 2 || along_k) && box_shared_bytes(x, p.element) <= machine.shared_limit;
+    }
   } else if (p.window && x.warp_m * x.warp_n > 64 * 32) {
     return false;  // no registers left for the gathers
   }
@@ -58,9 +78,15 @@ int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int elemen
   if (x.warpgroups) return (x.m + x.n) * x.k * element;
   return row_bytes(a_along_k, x.m, x.k, element) + row_bytes(b_along_k, x.n, x.k, element);
 }
+int box_chunk(const MmaTile& x) { return x.warp_n % 64 == 0 && x.n <= 128 ? 64 : 32; }
+int box_shared_bytes(const MmaTile& x, int element) {
+  const int scratch = 16 * (box_chunk(x) + 8) * 4;
+  return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * scratch + 8);
+}
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
 int blocks_by_registers(const MmaTile& x, int element, bool window) {
+  if (x.boxes) return x.groups() > 1 ? 1 : x.warp_n > 64 ? 2 : 3;
   if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + (window ? 112 : 84)) * x.threads()), 1, 6);
   const int results = x.warp_m * x.warp_n;
   const int registers = element == 4 ? results / 16 + (window ? 128 : 64) : results / 32 + 80;
@@ -74,7 +100,8 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   // What mma.sync reaches; consumer chips have half the units of a data-centre one.
   const double f16 = cc == 80 || cc == 90 || cc == 100 ? 1000 : 500;
   m.multiplies = unit == MultiplyUnit::Tf32x3 ? f16 / 6 : unit == MultiplyUnit::Tf32 ? f16 / 2 : f16;
-  m.group_multiplies = cc == 90 && (unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16) ? 1800 : 0;
+  const bool narrow = unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16;
+  m.group_multiplies = cc == 90 && narrow ? 1800 : cc == 90 && unit == MultiplyUnit::Tf32 ? 900 : 0;
   m.shared_limit = target.shared_bytes;
   m.clusters = cc >= 90;
   return m;
@@ -88,11 +115,13 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
       if (fits(p, machine, x)) tiles.push_back(x);
   };
   if (machine.group_multiplies > 0) add(kGroupCandidates);
+  if (machine.group_multiplies > 0) add(kBoxCandidates);
   if (tiles.empty()) add(kCandidates);
   if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
   if (forced) {
     const auto differs = [&](const MmaTile& x) {
-      return fmt::format("{}x{}/{}x{}{}", x.m, x.n, x.warp_m, x.warp_n, x.overlap ? "o" : "") != forced;
+      return fmt::format("{}x{}/{}x{}{}", x.m, x.n, x.warp_m, x.warp_n,
+                         x.in_turn ? "t" : x.boxes ? "b" : x.overlap ? "o" : "") != forced;
     };
     if (!std::all_of(tiles.begin(), tiles.end(), differs)) std::erase_if(tiles, differs);
   }
@@ -107,6 +136,12 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
     x.stages = std::clamp(std::min(machine.shared_limit, 100 << 10) / stage, 2, 4);  // two blocks on a large SM
     return x;
   }
+  if (x.boxes) {
+    const int most = (machine.shared_limit / blocks_by_registers(x, p.element, false) - 1024 - x.groups() * 8) -
+                     (box_shared_bytes(x, p.element) - x.stages * (stage + 16));
+    x.stages = std::clamp(most / (stage + 16), 2, 12);
+    return x;
+  }
   const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)), least = steps == 1 && p.k_known ? 1 : 2 + x.overlap;
@@ -115,7 +150,26 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   return x;
 }
 
+namespace {
+
+/// With boxes: nothing but the multiplications and the copies' bytes counts in the main loop, and in turn the results are
+/// stored beside it.
+double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
+  const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch, rounds = std::ceil(tiles / machine.sms);
+  const double k = std::ceil(p.k / x.k) * x.k;
+  const double reads = x.m * x.n * (1.0 / 64 + 1.0 / x.warp_n);
+  const double main = std::max({x.m * x.n * k / machine.group_multiplies, reads * k * p.element / machine.shared_bytes,
+                                (x.m * p.a.bytes + x.n * p.b.bytes) * k / (1.5 * machine.l2_bytes)});
+  const double stored = x.m * x.n * (p.result_bytes / machine.memory_bytes + 0.1);
+  const double together = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
+  const double busy = std::max({main, stored, (main + stored) / together});
+  return rounds * busy + (main + stored - busy) + 2600;
+}
+
+}  // namespace
+
 double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, int cluster) {
+  if (tile.boxes) return box_cycles(p, machine, completed(p, machine, tile, cluster));
   const MmaTile x = completed(p, machine, tile, cluster);
   const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch;
   const double blocks = std::ceil(tiles * cluster / machine.sms);  // on that SM

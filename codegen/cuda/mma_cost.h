@@ -30,6 +30,7 @@ struct MmaProblem {
   double result_bytes = 4;  // of one result: what the epilogue loads and stores
   int element = 4;          // bytes, in shared memory
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
+  bool boxes = false;       // both operands can arrive by TMA
 };
 
 /// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap)
@@ -43,6 +44,10 @@ double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, co
 /// Shared memory: of one stage, and of the tile of results.
 int mma_stage_bytes(const MmaTile& tile, bool a_along_k, bool b_along_k, int element);
 int mma_result_bytes(const MmaTile& tile, bool out_along_m);
+/// Columns of results that a warp passes through shared memory at a time.
+int box_chunk(const MmaTile& tile);
+/// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh).
+int box_shared_bytes(const MmaTile& tile, int element);
 /// Blocks that registers allow on one SM.
 int blocks_by_registers(const MmaTile& tile, int element, bool window);
 

@@ -177,9 +177,7 @@ int64_t estimate(const Expr& e, int64_t otherwise) {
 
 const Axis* inner_axis(const std::vector<Axis>& axes) { return axes.empty() ? nullptr : &axes.back(); }
 
-Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target) {
-  if (kernel.contract()) return plan_tiles(kernel, target);
-  if (kernel.attend()) return plan_attention(kernel, target);
+static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
   TopLoop top;
   find_top_loop(kernel.body, top);
   if (needs_shared_scratch(kernel.body)) return plan_rows(kernel, target, top);
@@ -198,6 +196,12 @@ Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   if (!is_window && is_long && can_share_points(kernel)) return plan_columns(kernel, target, top);
   if (is_window || is_column || is_wide_window) return plan_points(kernel, target);
   return plan_rows(kernel, target, top);
+}
+
+std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target) {
+  if (kernel.contract()) return plan_tiles(kernel, target);
+  if (kernel.attend()) return {plan_attention(kernel, target)};
+  return {plan_loops(kernel, target)};
 }
 
 Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule) {
@@ -251,18 +255,15 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   const Contract& c = *kernel.contract();
   const TileDetails d = tile_details(kernel, s);
   launch.shared_bytes = d.shared_bytes;
-  const Expr m = total_of(c.m), n = total_of(c.n);
-  launch.grid[2] = simplify(min(total_of(c.batch), Expr(65535)));
-  const auto tiles_of = [&](const MmaTile& t) { return ceil_div(m, Expr(t.m)) * ceil_div(n, Expr(t.n)); };
-  if (!d.skinny && s.large_from) {
-    const Expr tiles = ceil_div(tiles_of(s.large), Expr(s.cluster_k));
-    const Expr small = tiles_of(s.tile);
-    const Expr large = le(Expr(s.large_from), m * n * total_of(c.batch));
-    launch.grid[0] = simplify(select(large, tiles, small) * s.cluster_k);
-    return launch;
-  }
+  const Expr m = total_of(c.m), n = total_of(c.n), batches = total_of(c.batch);
+  launch.grid[2] = simplify(min(batches, Expr(65535)));
   if (!d.skinny && s.unit != MultiplyUnit::Simt) {
-    launch.grid[0] = simplify(tiles_of(s.tile) * s.cluster_k);
+    const Expr tiles = ceil_div(m, Expr(s.tile.m)) * ceil_div(n, Expr(s.tile.n));
+    launch.grid[0] = s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles * s.cluster_k;
+    if (s.tile.boxes) launch.grid[2] = 1;
+    if (s.from) launch.grid[0] = select(le(Expr(s.from), m * n * batches), launch.grid[0], Expr(0));
+    if (s.below) launch.grid[0] = select(lt(m * n * batches, Expr(s.below)), launch.grid[0], Expr(0));
+    launch.grid[0] = simplify(launch.grid[0]);
     return launch;
   }
   if (!d.skinny) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "codegen/backend.h"
 #include "codegen/kernel/kernel.h"
 #include "compiler/support/result.h"
 #include "compiler/support/target_traits.h"
@@ -20,8 +21,9 @@ constexpr int kThinLimit = 8;
 
 /// A kernel of sliding windows that computes several neighbouring outputs for each of its points, or the same kernel.
 Kernel unroll_windows(const Kernel& kernel);
-Schedule plan_cuda(const Kernel& kernel, const TargetTraits& target);
-Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target);
+/// One schedule, or one for each range of sizes.
+std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target);
+std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& target);
 
 /// What the printer and the launch derive from a contraction and its schedule.
 struct TileDetails {
@@ -30,6 +32,8 @@ struct TileDetails {
   int a_vector = 1, b_vector = 1, e_vector = 1;  // e_vector: tensor cores
   bool a_raw = false, b_raw = false;             // tensor cores: elements go to shared memory as they are stored
   bool a_table = false, b_table = false;         // tensor cores: what they need of k comes from a table
+  bool a_batched = false, b_batched = false;     // tensor cores with boxes
+  int a_rows = 0;                                // tensor cores with boxes: rows of A in a box along k
   int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for
   int thin = 0, columns = 1;    // skinny
   int shared_bytes = 0;
@@ -39,7 +43,7 @@ TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
 /// Tensor cores (prelude/contraction_mma.cuh): the unit that fits the operands, or Simt; its schedule; its details, given
 /// the directions. A block's shared memory is the larger of the ring of stages and the tile of results.
 MultiplyUnit multiply_unit(const Contract& contract, const TargetTraits& target);
-void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& schedule);
+std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule);
 void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& details);
 /// An operand over its own axes along k: one axis where the element lies at a fixed distance from the next along all of
 /// them (the weights of a window, whatever the axes of the other operand).
@@ -57,6 +61,20 @@ struct RawAccess {
   Expr index, guard;  // guard: invalid when there is none
 };
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
+
+/// An operand that TMA can read: its elements lie at `offset`, one after the other along k or along its other side, and at
+/// constant distances of whole 16 bytes along the rest.
+struct OperandBox {
+  int buffer = 0;
+  Expr offset;             // in elements
+  bool along_k = true, batched = false;
+  Expr inner, outer, batch;            // extents
+  Expr outer_stride, batch_stride;     // in elements; of an axis of one element, of no meaning
+};
+std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& value, const std::vector<Axis>& side,
+                                      DType element);
+/// The tensor maps of a plan with boxes: of A, then of B.
+std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& schedule);
 
 /// The shared memory of a Rows kernel: scratch arrays of every row of the block, then two areas for block reductions.
 struct RowShared {

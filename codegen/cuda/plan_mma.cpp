@@ -98,16 +98,19 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const int size = static_cast<int>(size_of(element));
   const bool window = has_window(c) || (element == DType::F32 && !(d.a_raw && d.b_raw));
   d.blocks_per_sm = blocks_by_registers(s.tile, size, window);
-  if (s.large_from) d.blocks_per_sm = std::min(d.blocks_per_sm, blocks_by_registers(s.large, size, window));
   const Axis* out = inner_axis(d.out_along_m ? c.m : c.n);
   d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
-  const auto shared_of = [&](const MmaTile& t) {
-    const int tables = (d.a_table + d.b_table) * std::max(t.stages, 2) * t.k * kTableBytes;
-    return std::max(t.stages * mma_stage_bytes(t, d.a_along_k, d.b_along_k, size) + tables,
-                    mma_result_bytes(t, d.out_along_m));
-  };
-  d.shared_bytes = shared_of(s.tile);
-  if (s.large_from) d.shared_bytes = std::max(d.shared_bytes, shared_of(s.large));
+  const MmaTile& t = s.tile;
+  if (t.boxes) {
+    d.shared_bytes = box_shared_bytes(t, size);
+    d.a_batched = operand_box(kernel, c.a, c.m, element)->batched;
+    d.b_batched = operand_box(kernel, c.b, c.n, element)->batched;
+    d.a_rows = static_cast<int>(std::min<int64_t>(t.m, (estimate(total_of(c.m), t.m) + 7) / 8 * 8));
+    return;
+  }
+  const int tables = (d.a_table + d.b_table) * std::max(t.stages, 2) * t.k * kTableBytes;
+  d.shared_bytes = std::max(t.stages * mma_stage_bytes(t, d.a_along_k, d.b_along_k, size) + tables,
+                            mma_result_bytes(t, d.out_along_m));
 }
 
 namespace {
@@ -133,12 +136,10 @@ struct Choice {
   int cluster = 1;
   double cycles = 0;  // 0: none
 };
-/// The best tile, of so many threads (0: of any).
-Choice choose(const MmaProblem& p, const MmaMachine& machine, int threads, bool clusters) {
+Choice choose(const MmaProblem& p, const MmaMachine& machine) {
   Choice best;
   for (const MmaTile& x : mma_candidates(p, machine)) {
-    if (threads && x.threads() != threads) continue;
-    for (int cluster = 1; cluster <= (clusters ? 8 : 1); cluster *= 2) {
+    for (int cluster = 1; cluster <= (machine.clusters && !x.boxes ? 8 : 1); cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch;
       const double step = completed(p, machine, x, cluster).k;
@@ -151,48 +152,42 @@ Choice choose(const MmaProblem& p, const MmaMachine& machine, int threads, bool 
   return best;
 }
 
-/// Two tiles of as many threads each, and from where on the larger one is faster.
-void plan_two(const Kernel& kernel, const MmaMachine& machine, MmaProblem p, Schedule& s) {
+Schedule with(Schedule s, const Choice& choice, const MmaMachine& machine) {
+  s.tile = choice.tile;
+  s.threads = choice.tile.threads();
+  s.cluster_k = choice.cluster;
+  if (s.tile.boxes) s.most_blocks = static_cast<int>(machine.sms) * blocks_by_registers(s.tile, 2, false);
+  return s;
+}
+
+/// A form for few results, one for many, and from where on that one is faster.
+std::vector<Schedule> plan_two(const Kernel& kernel, const MmaMachine& machine, MmaProblem p, const Schedule& s) {
   MmaProblem large = p;
   set_extents(p, kernel, kSmallDim);
   int64_t many = kLargeDim;
   for (set_extents(large, kernel, many); many < kLargestDim && large.m * large.n * large.batch < kManyResults;
        many *= 2)
     set_extents(large, kernel, many * 2);
-  const double best_small = choose(p, machine, 0, machine.clusters).cycles;
-  const double best_large = choose(large, machine, 0, false).cycles;
-  Choice a, b;
-  double least = 0;
-  for (int threads : {128, 256}) {
-    const Choice x = choose(p, machine, threads, machine.clusters);
-    const Choice y = choose(large, machine, threads, false);
-    if (x.cycles == 0 || y.cycles == 0) continue;
-    const double loss = x.cycles / best_small + y.cycles / best_large;
-    if (least != 0 && loss >= least) continue;
-    least = loss;
-    a = x;
-    b = y;
-  }
-  s.tile = a.tile;
-  s.threads = a.tile.threads();
-  s.cluster_k = a.cluster;
-  if (a.tile == b.tile && a.cluster == b.cluster) return;
-  s.large = b.tile;
+  const Choice a = choose(p, machine), b = choose(large, machine);
+  if (a.tile == b.tile && a.cluster == b.cluster) return {with(s, a, machine)};
   for (int64_t dim = kSmallDim; dim <= many; ++dim) {
     MmaProblem q = p;
     set_extents(q, kernel, dim);
-    if (dim < many && estimated_cycles(q, machine, b.tile, 1) >= estimated_cycles(q, machine, a.tile, a.cluster))
-      continue;
-    s.large_from = static_cast<int64_t>(q.m * q.n * q.batch);
-    return;
+    const double few = estimated_cycles(q, machine, a.tile, a.cluster);
+    if (dim < many && estimated_cycles(q, machine, b.tile, b.cluster) >= few) continue;
+    const auto from = static_cast<int64_t>(q.m * q.n * q.batch);
+    std::vector<Schedule> forms{with(s, a, machine), with(s, b, machine)};
+    forms[0].below = forms[1].from = from;
+    return forms;
   }
+  return {};
 }
 
 bool is_known(const std::vector<Axis>& axes) { return total_of(axes).as_int().has_value(); }
 
 }  // namespace
 
-void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& s) {
+std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& s) {
   const Contract& c = *kernel.contract();
   const MmaMachine machine = mma_machine(target, s.unit);
   const TileDetails d = tile_details(kernel, s);
@@ -206,12 +201,12 @@ void plan_mma(const Kernel& kernel, const TargetTraits& target, Schedule& s) {
   p.k_known = total_of(c.k).as_int().has_value();
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
+  const DType element = element_of(s.unit);
+  const auto a = operand_box(kernel, c.a, c.m, element), b = operand_box(kernel, c.b, c.n, element);
+  p.boxes = a && b && a->along_k == d.a_along_k && b->along_k == d.b_along_k && !d.out_along_m;
   if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_two(kernel, machine, p, s);
   set_extents(p, kernel, kLargeDim);
-  const Choice choice = choose(p, machine, 0, machine.clusters);
-  s.tile = choice.tile;
-  s.threads = choice.tile.threads();
-  s.cluster_k = choice.cluster;
+  return {with(s, choose(p, machine), machine)};
 }
 
 }  // namespace ingot

@@ -84,19 +84,16 @@ Body as_body(const Expr& value) {
   return body;
 }
 
-Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target) {
+std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& target) {
   const Contract& c = *kernel.contract();
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
   if (is_thin(c.m) || is_thin(c.n)) {
     plan_skinny(kernel, c, target, s);
-    return s;
+    return {s};
   }
   s.unit = multiply_unit(c, target);
-  if (s.unit != MultiplyUnit::Simt) {
-    plan_mma(kernel, target, s);
-    return s;
-  }
+  if (s.unit != MultiplyUnit::Simt) return plan_mma(kernel, target, s);
   const auto m = static_cast<double>(estimate(total_of(c.m), kGuess)),
              n = static_cast<double>(estimate(total_of(c.n), kGuess));
   const auto batch = static_cast<double>(estimate(total_of(c.batch), 16));
@@ -117,7 +114,7 @@ Schedule plan_tiles(const Kernel& kernel, const TargetTraits& target) {
   s.threads = s.tile_m / s.thread_m * (s.tile_n / s.thread_n);
   s.tile_k = 16;
   s.stages = 2;
-  return s;
+  return {s};
 }
 
 TileDetails tile_details(const Kernel& kernel, const Schedule& s) {

@@ -65,9 +65,9 @@ const char* name_of(MultiplyUnit unit) {
 }
 
 static std::string to_string(const MmaTile& t) {
-  return fmt::format("{}x{}x{} {} {}x{} stages={}{}{}", t.m, t.n, t.k, t.warpgroups ? "warpgroup" : "warp", t.warp_m,
+  return fmt::format("{}x{}x{} {} {}x{} stages={}{}{}{}{}", t.m, t.n, t.k, t.warpgroups ? "warpgroup" : "warp", t.warp_m,
                      t.warp_n, t.stages, t.k_warps > 1 ? fmt::format(" k_warps={}", t.k_warps) : "",
-                     t.overlap ? " overlap" : "");
+                     t.overlap ? " overlap" : "", t.boxes ? " boxes" : "", t.in_turn ? " in turn" : "");
 }
 
 std::string to_string(const Schedule& s) {
@@ -82,7 +82,8 @@ std::string to_string(const Schedule& s) {
       if (s.unit != MultiplyUnit::Simt) {
         std::string text = fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile),
                                        s.threads, s.cluster_k);
-        if (s.large_from) text += fmt::format("; from {} results on {}", s.large_from, to_string(s.large));
+        if (s.from) text += fmt::format(" from {} results on", s.from);
+        if (s.below) text += fmt::format(" below {} results", s.below);
         return text;
       }
       return fmt::format("tiles {}x{}x{} thread {}x{} threads={} stages={} split_k={}", s.tile_m, s.tile_n, s.tile_k, s.thread_m,

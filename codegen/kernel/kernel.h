@@ -97,7 +97,13 @@ struct MmaTile {
   int stages = 3;
   bool warpgroups = false;       // wgmma in place of mma.sync
   bool overlap = false;          // wgmma: one product stays in flight while the next stage is waited for
-  int threads() const { return m / warp_m * (n / warp_n) * k_warps * (warpgroups ? 128 : 32); }
+  bool boxes = false;            // wgmma: operands arrive as boxes (TMA), sent for by threads of their own
+  bool in_turn = false;          // with `boxes`: two warpgroups that have a tile each, in place of one of as many as tiles it
+  int groups() const { return m / warp_m * (n / warp_n) * (in_turn ? 2 : 1); }  // warps or warpgroups that multiply
+  int threads() const {
+    const int senders = boxes ? (groups() > 1 ? 128 : 32) : 0;
+    return groups() * k_warps * (warpgroups ? 128 : 32) + senders;
+  }
   bool operator==(const MmaTile&) const = default;
 };
 
@@ -113,10 +119,9 @@ struct Schedule {
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
   MmaTile tile;                  // tensor cores; attention: m queries and n keys at a time
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
-  // Tensor cores, extents known at run time only: from this many results on (0: never) the kernel takes the second tile, by
-  // as many threads, and the blocks of a cluster take a tile each.
-  int64_t large_from = 0;
-  MmaTile large;
+  // Tiles with extents known at run time only come in forms: this one is launched for [from, below) results (0: no limit).
+  int64_t from = 0, below = 0;
+  int most_blocks = 0;           // tensor cores with boxes: blocks of a launch, which go on from tile to tile
 };
 std::string to_string(const Schedule& schedule);
 

@@ -88,13 +88,10 @@ void CPrinter::load_vectors_under(const Expr& e, const std::string& guard, ExprS
   if (e.op() != ExprOp::Load) return;
   const auto base = neighbour_base(e.buffer(), e.arg(0));
   if (!base || expr_.has_value(e)) return;
-  bool changes = false;
-  each_access(kernel_.body,
-              [&](int buffer, const Expr&, bool is_store) { changes |= is_store && buffer == e.buffer(); });
   const DType type = buffer_type(e.buffer());
   const std::string name = expr_.fresh(buffer_name(e.buffer()) + "_in");
   const std::string at = expr_.operand(*base);
-  const std::string load = fmt::format("{}<{}>({} + {})", changes ? "load_vec_changing" : "load_vec", lanes_->width,
+  const std::string load = fmt::format("{}<{}>({} + {})", kernel_.buffers[static_cast<size_t>(e.buffer())].is_constant ? "load_vec_constant" : "load_vec", lanes_->width,
                                        pointer(e.buffer()), at);
   expr_.include("memory.cuh");
   const std::string vec = fmt::format("Vec<{}, {}>", c_storage_type(type), lanes_->width);

@@ -78,10 +78,10 @@ Result<Compilation> compile_names(const OnnxModel& model, const CompileOptions& 
 
 Result<Compilation> compile_interface(const std::string& path, const CompileOptions& o) {
   Compilation c = INGOT_TRY(lower_model(path, o));
-  const KernelCompiler nothing = [](const Kernel& k) -> Result<BuiltKernel> {
+  const KernelCompiler nothing = [](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
     BuiltKernel b;
     b.info.name = b.info.summary = k.name;
-    return b;
+    return std::vector{b};
   };
   const Status compiled = compile_all(c, nothing, {});
   if (!compiled && o.needs_values) o.needs_values(c.import.symbolic);

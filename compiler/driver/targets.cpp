@@ -50,18 +50,18 @@ Result<NamedCpuKernel> name_cpu(const Kernel& kernel, const TargetTraits& traits
   return n;
 }
 
-Result<BuiltKernel> build_cpu(const Kernel& kernel, const TargetTraits& traits, runtime::Store* store) {
+Result<std::vector<BuiltKernel>> build_cpu(const Kernel& kernel, const TargetTraits& traits, runtime::Store* store) {
   NamedCpuKernel n = INGOT_TRY(name_cpu(kernel, traits));
   if (store)
     if (auto hit = store->find(n.key); hit && hit->count("kernel.o")) {
       n.built.info.binaries.push_back({traits.name, (*hit)["kernel.o"]});
-      return n.built;
+      return std::vector{n.built};
     }
   if (store) INGOT_TRY(store->may_compile(n.kernel.name));
   EmittedCpuKernel emitted = INGOT_TRY(emit_cpu(n.kernel, traits));
   if (store) store->put(n.key, {{"kernel.o", emitted.object}, {"kernel.kir", bytes_of(n.text)}});
   n.built.info.binaries.push_back({traits.name, std::move(emitted.object)});
-  return n.built;
+  return std::vector{n.built};
 }
 
 /// What decides a binary: the text below the header comment with its prelude, the target, the compiler and its options.
@@ -78,11 +78,11 @@ BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
   built.info.shared_bytes = emitted.shared_bytes;
   built.info.waits_for_inputs = true;
   built.grid = emitted.grid;
+  built.boxes = emitted.boxes;
   return built;
 }
 
-Result<BuiltKernel> build_cuda(const Kernel& kernel, const TargetTraits& traits, const std::vector<std::string>& targets, runtime::Store* store) {
-  const EmittedKernel emitted = INGOT_TRY(emit_cuda(kernel, traits));
+Result<BuiltKernel> build_cuda(const Kernel& kernel, const EmittedKernel& emitted, const std::vector<std::string>& targets, runtime::Store* store) {
   BuiltKernel built = name_cuda(kernel, emitted);
   auto version = nvrtc_version();
   for (const std::string& target : targets) {
@@ -160,13 +160,21 @@ std::vector<std::string> with_ptx(std::vector<std::string> targets) {
 Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store) {
   if (traits.kind == TargetKind::Cpu) return KernelCompiler([=](const Kernel& k) { return build_cpu(k, traits, store.get()); });
   if (targets != std::vector<std::string>{kSourceTarget}) INGOT_TRY(nvrtc_version());
-  return KernelCompiler([=](const Kernel& k) { return build_cuda(k, traits, targets, store.get()); });
+  return KernelCompiler([=](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
+    std::vector<BuiltKernel> forms;
+    for (const EmittedKernel& e : INGOT_TRY(emit_cuda(k, traits))) forms.push_back(INGOT_TRY(build_cuda(k, e, targets, store.get())));
+    return forms;
+  });
 }
 
 KernelCompiler kernel_namer(const TargetTraits& traits) {
   if (traits.kind == TargetKind::Cpu)
-    return [=](const Kernel& k) -> Result<BuiltKernel> { return INGOT_TRY(name_cpu(k, traits)).built; };
-  return [=](const Kernel& k) -> Result<BuiltKernel> { return name_cuda(k, INGOT_TRY(emit_cuda(k, traits))); };
+    return [=](const Kernel& k) -> Result<std::vector<BuiltKernel>> { return std::vector{INGOT_TRY(name_cpu(k, traits)).built}; };
+  return [=](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
+    std::vector<BuiltKernel> forms;
+    for (const EmittedKernel& e : INGOT_TRY(emit_cuda(k, traits))) forms.push_back(name_cuda(k, e));
+    return forms;
+  };
 }
 
 Result<std::vector<NamedKey>> store_keys(const Kernel& kernel, const std::vector<std::string>& targets, const TargetTraits& traits) {
@@ -176,10 +184,11 @@ Result<std::vector<NamedKey>> store_keys(const Kernel& kernel, const std::vector
     keys.push_back({n.kernel.name, n.key});
     return keys;
   }
-  const EmittedKernel emitted = INGOT_TRY(emit_cuda(kernel, traits));
+  const auto forms = INGOT_TRY(emit_cuda(kernel, traits));
   auto version = nvrtc_version();
-  for (const std::string& target : targets)
-    keys.push_back({emitted.name + " for " + target, cuda_key(emitted, target, version ? *version : "none")});
+  for (const EmittedKernel& emitted : forms)
+    for (const std::string& target : targets)
+      keys.push_back({emitted.name + " for " + target, cuda_key(emitted, target, version ? *version : "none")});
   return keys;
 }
 

@@ -123,10 +123,9 @@ Result<std::unique_ptr<LoadedKernel>> CpuDevice::load(const KernelInfo& info) {
   return std::unique_ptr<LoadedKernel>(std::move(kernel));
 }
 
-Status CpuDevice::launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
-                         const std::array<int64_t, 3>& grid, Stream*) {
-  LaunchContext context{static_cast<const CpuKernel*>(&kernel), buffers.data(), dims.data()};
-  pool_.run(grid[0], run_range, &context);
+Status CpuDevice::launch(const LoadedKernel& kernel, const Launch& launch, Stream*) {
+  LaunchContext context{static_cast<const CpuKernel*>(&kernel), launch.buffers.data(), launch.dims.data()};
+  pool_.run(launch.grid[0], run_range, &context);
   return {};
 }
 

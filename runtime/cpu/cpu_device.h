@@ -40,8 +40,7 @@ class CpuDevice : public Device {
   Status copy_on_device(void* to, const void* from, uint64_t bytes, Stream* stream) override;
   Result<std::unique_ptr<LoadedKernel>> load(const KernelInfo& kernel) override;
   /// Runs to completion before it returns, on every stream.
-  Status launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
-                const std::array<int64_t, 3>& grid, Stream* stream) override;
+  Status launch(const LoadedKernel& kernel, const Launch& launch, Stream* stream) override;
   Result<std::unique_ptr<Stream>> create_stream() override;
   Result<std::unique_ptr<Stream>> borrow_stream(void* native) override;
   Result<std::unique_ptr<Event>> create_event(bool timed) override;

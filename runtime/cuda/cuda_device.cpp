@@ -7,6 +7,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "runtime/cuda/tensor_map.h"
+
 namespace ingot::runtime {
 namespace {
 
@@ -250,8 +252,7 @@ class CudaDevice : public Device {
   }
 
   Result<std::unique_ptr<LoadedKernel>> load(const KernelInfo& info) override;
-  Status launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
-                const std::array<int64_t, 3>& grid, Stream* stream) override;
+  Status launch(const LoadedKernel& kernel, const Launch& launch, Stream* stream) override;
 
   Result<std::unique_ptr<Stream>> create_stream() override {
     INGOT_ENTER(api_, context_);
@@ -369,9 +370,9 @@ Result<std::unique_ptr<LoadedKernel>> CudaDevice::load(const KernelInfo& info) {
   return std::unique_ptr<LoadedKernel>(std::move(kernel));
 }
 
-Status CudaDevice::launch(const LoadedKernel& loaded, std::span<void* const> buffers, std::span<const int64_t> dims,
-                          const std::array<int64_t, 3>& grid, Stream* stream) {
+Status CudaDevice::launch(const LoadedKernel& loaded, const Launch& launch, Stream* stream) {
   const auto& kernel = static_cast<const CudaKernel&>(loaded);
+  const auto& [buffers, dims, grid, boxes] = launch;
   static constexpr int64_t kLimits[3] = {INT32_MAX, 65535, 65535};
   for (int i = 0; i < 3; ++i) {
     if (grid[i] <= 0) return {};
@@ -384,13 +385,21 @@ Status CudaDevice::launch(const LoadedKernel& loaded, std::span<void* const> buf
   void* small[kInline];
   std::vector<void*> large;
   void** parameters = small;
-  if (buffers.size() + dims.size() > kInline) {
-    large.resize(buffers.size() + dims.size());
+  const size_t count = buffers.size() + dims.size() + boxes.size();
+  if (count > kInline) {
+    large.resize(count);
     parameters = large.data();
   }
+  constexpr size_t kMostBoxes = 4;
+  cuda::TensorMap maps[kMostBoxes];
+  if (boxes.size() > kMostBoxes) return unsupported(fmt::format("kernel {}: {} boxes", kernel.name, boxes.size()));
   size_t n = 0;
   for (void* const& b : buffers) parameters[n++] = const_cast<void**>(&b);
   for (const int64_t& d : dims) parameters[n++] = const_cast<int64_t*>(&d);
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    maps[i] = INGOT_TRY(cuda::encode_box(api_, boxes[i], to_device(buffers[static_cast<size_t>(boxes[i].argument)])));
+    parameters[n++] = &maps[i];
+  }
   const auto x = static_cast<unsigned>(grid[0]), y = static_cast<unsigned>(grid[1]),
              z = static_cast<unsigned>(grid[2]);
   const cuda::Stream queue = use(stream).handle;

@@ -132,7 +132,7 @@ void measure(const Case& c, const TargetTraits& traits, const runtime::CpuLoader
       fmt::print("{}: {}\n", c.name, loaded.error().to_string());
       return;
     }
-    const double s = seconds_of([&] { (void)device.launch(**loaded, pointers, {}, {tasks, 1, 1}, nullptr); });
+    const double s = seconds_of([&] { (void)device.launch(**loaded, {pointers, {}, {tasks, 1, 1}, {}}, nullptr); });
     figures += fmt::format(" | {} threads {:8.1f} us {:6.1f} GFLOP/s", threads, s * 1e6, c.flops / s / 1e9);
   }
   fmt::print("{:42}{} | {} tasks | {:.0f} ms to compile | {}\n", c.name, figures, tasks, compile_ms,

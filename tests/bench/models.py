@@ -83,7 +83,7 @@ def build(name):
     return model.cpu(), lambda b: torch.randn(b, 3, 224, 224)
 
 
-def graph_ms(model, x, rounds=50):
+def graph_ms(model, x):
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream), torch.no_grad():
@@ -93,19 +93,20 @@ def graph_ms(model, x, rounds=50):
     graph = torch.cuda.CUDAGraph()
     with torch.no_grad(), torch.cuda.graph(graph):
         model(x)
-    return median_ms(graph.replay, rounds)
+    return median_ms(graph.replay)
 
 
-def median_ms(call, rounds=50):
-    times = []
-    for _ in range(rounds):
+def median_ms(call, seconds=0.4):
+    """As long as Ingot is measured: sustained work lowers the card's clock."""
+    times, start = [], time.time()
+    while time.time() - start < seconds or len(times) < 10:
         begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
         begin.record()
         call()
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end))
-    return sorted(times)[rounds // 2]
+    return sorted(times)[len(times) // 2]
 
 
 def compiled_ms(model, x):

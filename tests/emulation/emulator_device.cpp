@@ -40,9 +40,8 @@ class EmulatorDevice : public Device {
     text.binaries = {{kEmulatedTarget, INGOT_TRY(emulate_module(kernel.source))}};
     return inner_->load(text);
   }
-  Status launch(const LoadedKernel& kernel, std::span<void* const> buffers, std::span<const int64_t> dims,
-                const std::array<int64_t, 3>& grid, Stream* stream) override {
-    return inner_->launch(kernel, buffers, dims, grid, stream);
+  Status launch(const LoadedKernel& kernel, const Launch& launch, Stream* stream) override {
+    return inner_->launch(kernel, launch, stream);
   }
   Result<std::unique_ptr<Stream>> create_stream() override { return inner_->create_stream(); }
   Result<std::unique_ptr<Stream>> borrow_stream(void* native) override { return inner_->borrow_stream(native); }

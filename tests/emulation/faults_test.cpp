@@ -50,8 +50,12 @@ Schedule tile_schedule(int m, int n, int thread) {
 }
 
 EmittedKernel emit(const Sample& sample, const Schedule* schedule) {
-  auto emitted =
-      schedule ? emit_cuda(sample.kernel, cuda_traits(90), *schedule) : emit_cuda(sample.kernel, cuda_traits(90));
+  if (!schedule) {
+    auto forms = emit_cuda(sample.kernel, cuda_traits(90));
+    if (!forms) FAIL(forms.error().to_string());
+    return forms.value().front();
+  }
+  auto emitted = emit_cuda(sample.kernel, cuda_traits(90), *schedule);
   if (!emitted) FAIL(emitted.error().to_string());
   return emitted.value();
 }
@@ -301,7 +305,7 @@ TEST_CASE("the emulated device runs kernels by their text", "[emulated]") {
   REQUIRE(device.copy_to_device(buffers[0], x, sizeof x, nullptr));
   REQUIRE(device.copy_to_device(buffers[1], bias, sizeof bias, nullptr));
   const int64_t dims[] = {3};
-  REQUIRE(device.launch(*kernel.value(), buffers, dims, {1, 1, 1}, nullptr));
+  REQUIRE(device.launch(*kernel.value(), {buffers, dims, {1, 1, 1}, {}}, nullptr));
   REQUIRE(device.copy_to_host(y, buffers[2], sizeof y, nullptr));
   REQUIRE(device.synchronize(nullptr));
   CHECK(y[0] == 1.5f);

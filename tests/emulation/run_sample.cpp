@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "codegen/kernel/interpret.h"
+#include "runtime/cuda/tensor_map.h"
 #include "tests/emulation/emulated_driver.h"
 
 namespace ingot::samples {
@@ -94,6 +95,21 @@ Result<DriverStatus> launch(const DriverApi& api, const std::vector<uint8_t>& im
   std::vector<void*> parameters;
   for (DevicePtr& p : buffers) parameters.push_back(&p);
   for (int64_t& d : dims) parameters.push_back(&d);
+  std::vector<TensorMap> maps;
+  for (const BoxMap& m : emitted.boxes) {
+    runtime::BoxSizes sizes;
+    sizes.type = m.type;
+    sizes.rank = static_cast<int>(m.extents.size());
+    const auto at = [&](const Expr& e) { return evaluate_int(e, sample.dims).value_or(0); };
+    sizes.offset = at(m.offset);
+    for (size_t i = 0; i < m.extents.size(); ++i) {
+      sizes.extents[i] = at(m.extents[i]);
+      sizes.box[i] = static_cast<int32_t>(m.box[i]);
+      if (i > 0) sizes.strides[i - 1] = at(m.strides[i - 1]);
+    }
+    maps.push_back(INGOT_TRY(encode_box(api, sizes, buffers[static_cast<size_t>(m.buffer)])));
+  }
+  for (TensorMap& m : maps) parameters.push_back(&m);
   unsigned grid[3];
   for (size_t i = 0; i < 3; ++i)
     grid[i] = static_cast<unsigned>(evaluate_int(emitted.grid[i], sample.dims).value_or(0));

@@ -39,14 +39,26 @@ template <class Plan> struct ResultTile {
                         u32 shared) {
     constexpr int kVector = Plan::e_vector, kAcross = kLong / kVector, kPartRows = kShort / Plan::cluster_k;
     const int first = Plan::cluster_k > 1 ? (int)cluster_rank() * kPartRows : 0;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < kPartRows * kAcross; i += Plan::threads) {
-      const int r = first + i / kAcross, c = i % kAcross * kVector;
-      const Index m = m0 + (Plan::out_along_m ? c : r), n = n0 + (Plan::out_along_m ? r : c);
-      if (m >= m_end || n >= n_end) continue;
-      float values[kVector];
-      gather(values, shared + r * kRow + c * 4);
-      epilogue(batch, m, n, values);
+    // Several at a time: their loads are on their way together.
+    constexpr int kTotal = kPartRows * kAcross, kTogether = kTotal % (Plan::threads * 4) == 0 ? 4 : 1;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kTotal; i += Plan::threads * kTogether) {
+      typename Epilogue::Inputs in[kTogether];
+      Index m[kTogether], n[kTogether];
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const int r = first + (i + j * Plan::threads) / kAcross, c = (i + j * Plan::threads) % kAcross * kVector;
+        m[j] = m0 + (Plan::out_along_m ? c : r);
+        n[j] = n0 + (Plan::out_along_m ? r : c);
+        if (m[j] < m_end && n[j] < n_end) in[j] = epilogue.load(batch, m[j], n[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        if (m[j] >= m_end || n[j] >= n_end) continue;
+        float values[kVector];
+        gather(values, shared + (first + (i + j * Plan::threads) / kAcross) * kRow + (i + j * Plan::threads) % kAcross * kVector * 4);
+        epilogue(batch, m[j], n[j], values, in[j]);
+      }
     }
   }
   template <int N> static INGOT_DEV void gather(float (&values)[N], u32 at) {
@@ -100,20 +112,40 @@ INGOT_DEV void fill_ring(const CopyA& copy_a, const CopyB& copy_b, bool first) {
   }
 }
 
-/// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ... Neighbours in
-/// the grid share columns of B, eight rows of tiles at a time, for the sake of L2.
+/// Where a tile of results is.
+template <class Index> struct TilePlace { Index batch, m, n; };
+
+/// The tiles of a product, in an order in which neighbours share columns of B, eight rows of tiles at a time, for the sake
+/// of L2.
+template <class Plan> struct TileGrid {
+  typedef typename Plan::index Index;
+  static constexpr int kBand = 8;
+  Index tiles_m, tiles_n, total;
+
+  INGOT_DEV TileGrid(Index batches, Index m_end, Index n_end)
+      : tiles_m((m_end + Plan::tile_m - 1) / Plan::tile_m),
+        tiles_n((n_end + Plan::tile_n - 1) / Plan::tile_n),
+        total(tiles_m * tiles_n * batches) {}
+  INGOT_DEV TilePlace<Index> place(Index tile) const {
+    const Index batch = tile / (tiles_m * tiles_n);
+    return place(batch, tile - batch * (tiles_m * tiles_n));
+  }
+  INGOT_DEV TilePlace<Index> place(Index batch, Index in) const {
+    const Index band = in / (kBand * tiles_n) * kBand;
+    const Index rows = tiles_m - band < kBand ? tiles_m - band : kBand, at = in - band * tiles_n;
+    return {batch, (band + at % rows) * Plan::tile_m, at / rows * Plan::tile_n};
+  }
+};
+
+/// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ...
 template <class Plan, class Tile, class OperandA, class OperandB, class PrologueA, class PrologueB, class Epilogue>
 INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const Epilogue& epilogue,
                                  typename Plan::index batches, typename Plan::index m_end,
                                  typename Plan::index n_end, typename Plan::index k_end, u32 shared) {
   typedef typename Plan::index Index;
-  constexpr int kBand = 8;
-  const Index tiles_m = (m_end + Plan::tile_m - 1) / Plan::tile_m, tiles_n = (n_end + Plan::tile_n - 1) / Plan::tile_n;
-  const Index block = blockIdx.x / Plan::cluster_k;
-  if (block >= tiles_m * tiles_n) return;
-  const Index band = block / (kBand * tiles_n) * kBand;
-  const Index rows = tiles_m - band < kBand ? tiles_m - band : kBand, at = block - band * tiles_n;
-  const Index m0 = (band + at % rows) * Plan::tile_m, n0 = at / rows * Plan::tile_n;
+  const TileGrid<Plan> tiles(1, m_end, n_end);
+  const TilePlace<Index> at = tiles.place(0, blockIdx.x / Plan::cluster_k);
+  const Index m0 = at.m, n0 = at.n;
   Index k_begin = 0, k_stop = k_end;
   if constexpr (Plan::cluster_k > 1) {
     const Index steps = (k_end + Plan::tile_k - 1) / Plan::tile_k;

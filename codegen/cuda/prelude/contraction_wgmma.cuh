@@ -1,78 +1,28 @@
 // The main loop of a matrix product by warpgroups (wgmma, sm_90a), 16-bit operands. Functors and plan are those of
 // contraction_mma.cuh, with two differences: warp_m (a multiple of 64) and warp_n are the tile of a warpgroup, and
 // `overlap` keeps one product in flight while the next stage is waited for, at the price of one stage of the ring.
-//
-// An operand lies in the ring as wgmma reads it: along k, rows of 64 elements (128 bytes), their 16-byte chunks permuted
-// by the row; else panels of 64 rows or columns, one 128-byte row for each k.
 #pragma once
 #include "prelude/contraction_tile.cuh"
-#include "prelude/mma_operand.cuh"
-#include "prelude/warp.cuh"
-#include "prelude/wgmma.cuh"
+#include "prelude/wgmma_product.cuh"
 
-INGOT_WGMMA(32)
-INGOT_WGMMA(64)
-INGOT_WGMMA(96)
-INGOT_WGMMA(128)
-INGOT_WGMMA(192)
-INGOT_WGMMA(256)
-
-template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultTile<Plan> {
+template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultTile<Plan>, WgmmaProduct<Plan> {
   typedef typename Plan::index Index;
   typedef ResultTile<Plan> Results;
-  static constexpr int kGroupsM = Plan::tile_m / Plan::warp_m, kGroupsN = Plan::tile_n / Plan::warp_n;
-  static constexpr int kM = Plan::warp_m / 64, kN = Plan::warp_n / 2, kType = MmaTraits<typename Plan::element>::type;
-  static constexpr int kPanel = Plan::tile_k * 128;  // of an operand that is not along k
-  static_assert(kGroupsM * kGroupsN * 128 == Plan::threads, "the tile does not divide among the warpgroups");
-  static_assert(Plan::tile_k == 64 && Plan::k_warps == 1, "a stage is one row of 128 bytes");
+  typedef WgmmaProduct<Plan> Product;
+  static_assert(Product::kGroupsM * Product::kGroupsN * 128 == Plan::threads, "the tile does not divide among the warpgroups");
+  static_assert(Plan::k_warps == 1, "warpgroups do not share k");
   static constexpr bool kHasCareful = false;
-  float acc[kM][kN];
 
-  static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }
-  static INGOT_DEV int group_m() { return group() % kGroupsM * Plan::warp_m; }
-  static INGOT_DEV int group_n() { return group() / kGroupsM * Plan::warp_n; }
   static INGOT_DEV int warp_k() { return 0; }
 
-  INGOT_DEV void clear() {
-#pragma unroll
-    for (int i = 0; i < kM; ++i) {
-#pragma unroll
-      for (int j = 0; j < kN; ++j) acc[i][j] = 0;
-    }
-  }
-  /// The descriptor of 16 steps of k from `k` on, from row or column `x` on.
-  template <bool AlongK> static INGOT_DEV u64 operand(u32 stage, int x, int k) {
-    return AlongK ? wgmma_desc(stage + x * 128 + k * 2, 16, 1024, kSwizzle128)
-                  : wgmma_desc(stage + x / 64 * kPanel + k * 128, kPanel, 1024, kSwizzle128);
-  }
-  INGOT_DEV void start(u32 stage_a, u32 stage_b) {
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < Plan::tile_k; k += 16) {
-      const u64 b = operand<Plan::b_along_k>(stage_b, group_n(), k);
-#pragma unroll
-      for (int i = 0; i < kM; ++i) {
-        const u64 a = operand<Plan::a_along_k>(stage_a, group_m() + i * 64, k);
-        wgmma<kType, !Plan::a_along_k, !Plan::b_along_k>(acc[i], a, b, 1);
-      }
-    }
-    wgmma_commit();
-  }
-  template <int InFlight> INGOT_DEV void wait() {
-    wgmma_wait<InFlight>();
-    if constexpr (InFlight == 0) {
-#pragma unroll
-      for (int i = 0; i < kM; ++i) wgmma_results(acc[i]);
-    }
-  }
   INGOT_DEV void put_all(u32 shared, bool first) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
-    for (int i = 0; i < kM; ++i) {
+    for (int i = 0; i < Product::kM; ++i) {
 #pragma unroll
-      for (int j = 0; j < kN; j += 4) {
-        const int m = group_m() + i * 64 + warp * 16 + lane / 4, n = group_n() + j * 2 + lane % 4 * 2;
-        Results::put_fragment(shared, m, n, acc[i] + j, first);
+      for (int j = 0; j < Product::kN; j += 4) {
+        const int m = Product::group_m() + i * 64 + warp * 16 + lane / 4, n = Product::group_n() + j * 2 + lane % 4 * 2;
+        Results::put_fragment(shared, m, n, this->acc[i] + j, first);
       }
     }
   }

@@ -20,19 +20,24 @@ template <class T> INGOT_DEV void sts(u32 address, T value) {
   INGOT_HOST(emu_st_shared(address, &value, sizeof(T));)
 }
 
-/// N elements by one access. `p` is aligned to N elements. The data may not change while the kernel runs.
+/// N elements by one access. `p` is aligned to N elements.
 template <int N, class T> INGOT_DEV Vec<T, N> load_vec(const T* p) {
+  INGOT_HOST(Vec<T, N> v; emu_ld_global(p, &v, sizeof v); return v;)
+  INGOT_PTX(
+    if constexpr (sizeof(T) * N == 16) return bits_as<Vec<T, N>>(*(const uint4*)p);
+    else if constexpr (sizeof(T) * N == 8) return bits_as<Vec<T, N>>(*(const uint2*)p);
+    else if constexpr (sizeof(T) * N == 4) return bits_as<Vec<T, N>>(*(const u32*)p);
+    else return *(const Vec<T, N>*)p;)
+}
+/// The same of data that nobody writes while the kernel lives: a kernel that starts early lives while its predecessor
+/// still writes.
+template <int N, class T> INGOT_DEV Vec<T, N> load_vec_constant(const T* p) {
   INGOT_HOST(Vec<T, N> v; emu_ld_global(p, &v, sizeof v); return v;)
   INGOT_PTX(
     if constexpr (sizeof(T) * N == 16) return bits_as<Vec<T, N>>(__ldg((const uint4*)p));
     else if constexpr (sizeof(T) * N == 8) return bits_as<Vec<T, N>>(__ldg((const uint2*)p));
     else if constexpr (sizeof(T) * N == 4) return bits_as<Vec<T, N>>(__ldg((const u32*)p));
     else return *(const Vec<T, N>*)p;)
-}
-/// N elements of a buffer that this kernel also writes.
-template <int N, class T> INGOT_DEV Vec<T, N> load_vec_changing(const T* p) {
-  INGOT_HOST(Vec<T, N> v; emu_ld_global(p, &v, sizeof v); return v;)
-  INGOT_PTX(return *(const Vec<T, N>*)p;)
 }
 template <int N, class T> INGOT_DEV void store_vec(T* p, Vec<T, N> value) {
   INGOT_HOST(emu_st_global(p, &value, sizeof value);)

@@ -1,0 +1,134 @@
+// The functor of the results of a product on tensor cores: `load` reads what it needs from memory at places that follow from
+// the position alone, so that several loads are on their way before the first result is computed; operator() does the rest.
+#include <fmt/format.h>
+
+#include "codegen/cuda/cuda_printers.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+namespace {
+
+bool is_flat(const Body& body) {
+  for (const Stmt& s : body)
+    if (!s.as<Let>() && !s.as<Store>()) return false;
+  return true;
+}
+
+/// The loads in e that always happen: not those behind a condition.
+void each_certain_load(const Expr& e, const std::function<void(const Expr&)>& use) {
+  if (e.op() == ExprOp::Select) return each_certain_load(e.arg(0), use);
+  if (e.op() == ExprOp::Load) use(e);
+  for (const Expr& a : e.args()) each_certain_load(a, use);
+}
+
+}  // namespace
+
+std::vector<EpilogueInput> FunctorPrinter::epilogue_inputs(const Contract& contract) const {
+  std::vector<EpilogueInput> inputs;
+  if (!is_flat(contract.epilogue)) return inputs;
+  std::unordered_set<std::string> locals;
+  for (const Stmt& s : contract.epilogue)
+    if (const Let* l = s.as<Let>()) locals.insert(l->var.name());
+  ExprSet seen;
+  const auto consider = [&](const Expr& load) {
+    const Expr index = load.arg(0);
+    bool given = true;  // by the position and the dims
+    visit(index, [&](const Expr& x) {
+      given &= x.op() != ExprOp::Load && !(x.op() == ExprOp::Symbol && (locals.count(x.name()) || x.name() == contract.acc.name()));
+    });
+    if (!given || load.buffer() >= static_cast<int>(kernel_.buffers.size())) return;
+    const Buffer& b = kernel_.buffers[static_cast<size_t>(load.buffer())];
+    if (b.is_constant || is_written(load.buffer()) || !seen.insert(load).second) return;
+    if (const auto base = neighbour_base(load.buffer(), index))
+      inputs.push_back({load, *base, identifier_of(b.name) + std::to_string(inputs.size())});
+  };
+  for (const Stmt& s : contract.epilogue) {
+    if (const Let* l = s.as<Let>()) each_certain_load(l->value, consider);
+    if (const Store* st = s.as<Store>()) each_certain_load(st->value, consider);
+  }
+  return inputs;
+}
+
+std::vector<EpilogueInput> FunctorPrinter::print_inputs(const Axis& axis, const Expr& base, int width, const Contract& contract,
+                                                        const char* n_name, const std::function<void(const Body&)>& split) {
+  std::vector<EpilogueInput> inputs;
+  with_lanes(axis.var, base, width, [&] {
+    inputs = epilogue_inputs(contract);
+    Body uses;
+    {
+      auto type = out_.type_block("struct Inputs");
+      for (const EpilogueInput& in : inputs) {
+        out_.line(fmt::format("Vec<{}, {}> {};", c_storage_type(buffer_type(in.load.buffer())), width, in.name));
+        uses.push_back({Let{Expr::local("at_" + in.name, DType::I64), in.base}});
+      }
+    }
+    const char* index = expr_.index_type();
+    auto call = out_.block(fmt::format("INGOT_DEV Inputs load({0} batch, {0} m, {0} {1}) const", index, n_name));
+    bind_args();
+    split(uses);
+    out_.line("Inputs in;");
+    for (const EpilogueInput& in : inputs)
+      out_.line(fmt::format("in.{} = load_vec<{}>({});", in.name, width, pointer_to(in.load.buffer(), in.base)));
+    out_.line("return in;");
+  });
+  if (!inputs.empty()) expr_.include("memory.cuh");
+  return inputs;
+}
+
+void FunctorPrinter::vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract,
+                                        const std::vector<EpilogueInput>& inputs) {
+  with_lanes(axis.var, base, width, [&] {
+    arrays_[contract.acc.name()] = {"acc[v]", false};
+    lanes_->variant.insert(contract.acc.name());
+    for (const EpilogueInput& in : inputs)
+      expr_.bind_value(in.load, from_storage(buffer_type(in.load.buffer()), "in." + in.name + "[v]"));
+    body(contract.epilogue);
+  });
+}
+
+void ProductPrinter::print_results(const Contract& contract, bool along_m, int vector, const char* n_name) {
+  const char* index = expr_.index_type();
+  std::vector<Axis> m = contract.m, n = contract.n;
+  Axis lane;
+  Expr base;
+  if (vector > 1) {
+    std::vector<Axis>& lanes_in = along_m ? m : n;
+    lane = lanes_in.back();
+    base = Expr::index(lane.var.name() + "0", lane.extent);
+    lanes_in.back().var = base;
+  }
+  const auto split = [&](FunctorPrinter& f, Body uses) {
+    if (vector > 1) uses.push_back({Let{Expr::local("base", DType::I64), base}});
+    f.split(contract.batch, "batch", uses);
+    f.split(m, "m", uses);
+    f.split(n, n_name, uses);
+  };
+  auto type = out_.type_block("struct Epilogue");
+  out_.line("Args args;");
+  FunctorPrinter loads(kernel_, schedule_, expr_.i32()), f(kernel_, schedule_, expr_.i32());
+  std::vector<EpilogueInput> inputs;
+  if (vector > 1) {
+    inputs = loads.print_inputs(lane, base, vector, contract, n_name, [&](const Body& uses) { split(loads, uses); });
+    splice(loads);
+  } else {
+    out_.line("struct Inputs {};");
+    out_.line(fmt::format("INGOT_DEV Inputs load({0}, {0}, {0}) const {{ return {{}}; }}", index));
+  }
+  {
+    auto call = f.writer().block(
+        fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} {1}, {2} (&acc)[{3}], const Inputs& in) const", index,
+                    n_name, c_type(contract.acc.type()), vector));
+    f.bind_args();
+    split(f, contract.epilogue);
+    if (vector > 1) {
+      f.vectorise_epilogue(lane, base, vector, contract, inputs);
+    } else {
+      f.bind_acc(contract.acc, "acc[0]");
+      f.print_body(contract.epilogue);
+    }
+  }
+  splice(f);
+}
+
+}  // namespace ingot

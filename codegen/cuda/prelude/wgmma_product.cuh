@@ -1,0 +1,62 @@
+// The share of a warpgroup in a tile of results, by wgmma (sm_90a), whatever brings the operands into shared memory.
+//
+// An operand lies there as wgmma reads it: along k, rows of 128 bytes, their 16-byte chunks permuted by the row; else
+// panels of 64 rows or columns, one 128-byte row for each k.
+#pragma once
+#include "prelude/mma_operand.cuh"
+#include "prelude/warp.cuh"
+#include "prelude/wgmma.cuh"
+
+INGOT_WGMMA(32)
+INGOT_WGMMA(64)
+INGOT_WGMMA(96)
+INGOT_WGMMA(128)
+INGOT_WGMMA(192)
+INGOT_WGMMA(256)
+
+template <class Plan> struct WgmmaProduct {
+  static constexpr int kGroupsM = Plan::tile_m / Plan::warp_m, kGroupsN = Plan::tile_n / Plan::warp_n;
+  static constexpr int kM = Plan::warp_m / 64, kN = Plan::warp_n / 2, kType = MmaTraits<typename Plan::element>::type;
+  static constexpr int kSize = sizeof(typename Plan::element), kStep = 32 / kSize;
+  static constexpr int kPanel = Plan::tile_k * 128;  // of an operand that is not along k
+  static_assert(Plan::tile_k * kSize == 128, "a stage is one row of 128 bytes");
+  static_assert(kSize == 2 || (Plan::a_along_k && Plan::b_along_k), "32-bit operands lie along k");
+  float acc[kM][kN];
+
+  static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }
+  static INGOT_DEV int group_m() { return group() % kGroupsM * Plan::warp_m; }
+  static INGOT_DEV int group_n() { return group() / kGroupsM % kGroupsN * Plan::warp_n; }
+
+  INGOT_DEV void clear() {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) acc[i][j] = 0;
+    }
+  }
+  /// The descriptor of 32 bytes of k from `k` on, from row or column `x` on.
+  template <bool AlongK> static INGOT_DEV u64 operand(u32 stage, int x, int k) {
+    return AlongK ? wgmma_desc(stage + x * 128 + k * kSize, 16, 1024, kSwizzle128)
+                  : wgmma_desc(stage + x / 64 * kPanel + k * 128, kPanel, 1024, kSwizzle128);
+  }
+  INGOT_DEV void start(u32 stage_a, u32 stage_b) {
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < Plan::tile_k; k += kStep) {
+      const u64 b = operand<Plan::b_along_k>(stage_b, group_n(), k);
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {
+        const u64 a = operand<Plan::a_along_k>(stage_a, group_m() + i * 64, k);
+        wgmma<kType, !Plan::a_along_k, !Plan::b_along_k>(acc[i], a, b, 1);
+      }
+    }
+    wgmma_commit();
+  }
+  template <int InFlight> INGOT_DEV void wait() {
+    wgmma_wait<InFlight>();
+    if constexpr (InFlight == 0) {
+#pragma unroll
+      for (int i = 0; i < kM; ++i) wgmma_results(acc[i]);
+    }
+  }
+};

@@ -1,0 +1,40 @@
+#include "runtime/cuda/tensor_map.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace ingot::runtime::cuda {
+
+namespace {
+
+Result<TensorMapType> type_of(DType type) {
+  switch (type) {
+    case DType::F16: return TensorMapType::F16;
+    case DType::BF16: return TensorMapType::BF16;
+    case DType::F32: return TensorMapType::TF32;
+    default: return unsupported(fmt::format("copies by box of {}", name_of(type)));
+  }
+}
+
+}  // namespace
+
+Result<TensorMap> encode_box(const DriverApi& api, const BoxSizes& sizes, DevicePtr buffer) {
+  if (!api.tensor_map_encode_tiled) return unsupported("this driver knows no tensor maps; a newer one is needed (CUDA 12)");
+  const TensorMapType type = INGOT_TRY(type_of(sizes.type));
+  uint64_t extents[kMaxBoxRank], strides[kMaxBoxRank];
+  uint32_t box[kMaxBoxRank], steps[kMaxBoxRank];
+  for (size_t i = 0; i < kMaxBoxRank; ++i) {
+    extents[i] = static_cast<uint64_t>(std::max<int64_t>(sizes.extents[i], 1));  // of nothing, nothing is read
+    strides[i] = static_cast<uint64_t>(sizes.strides[i]);
+    box[i] = static_cast<uint32_t>(sizes.box[i]);
+    steps[i] = 1;
+  }
+  TensorMap map;
+  INGOT_DRIVER_TRY(api, tensor_map_encode_tiled, &map, type, static_cast<unsigned>(sizes.rank),
+                   reinterpret_cast<void*>(buffer + static_cast<DevicePtr>(sizes.offset)), extents, strides, box, steps,
+                   TensorMapInterleave::None, TensorMapSwizzle::B128, TensorMapL2::B256, TensorMapFill::Zero);
+  return map;
+}
+
+}  // namespace ingot::runtime::cuda
