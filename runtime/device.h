@@ -45,7 +45,11 @@ struct BoxSizes {
   int rank = 0;
   std::array<int64_t, kMaxBoxRank> extents{}, strides{};
   std::array<int32_t, kMaxBoxRank> box{};
+  bool window = false;
+  std::array<int32_t, kMaxBoxRank> low{}, high{}, steps{};
 };
+
+BoxSizes sizes_of(const BoxMap& map, std::span<const int64_t> lines);
 
 struct Launch {
   std::span<void* const> buffers;

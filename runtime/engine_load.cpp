@@ -264,7 +264,8 @@ class ProgramReader {
     out.lane = i.lane();
     out.waits = each(i.waits());
     for (const fb::BoxMap* m : each(i.boxes()))
-      out.boxes.push_back({m->argument(), INGOT_TRY(type(m->type())), m->offset(), each(m->extents()), each(m->strides()), each(m->box())});
+      out.boxes.push_back({m->argument(), INGOT_TRY(type(m->type())), m->offset(), each(m->extents()), each(m->strides()), each(m->box()), each(m->low()), each(m->high()),
+                           each(m->steps())});
     return out;
   }
 

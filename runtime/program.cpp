@@ -132,7 +132,10 @@ class Verifier {
 
   Status box(const BoxMap& m, const Instruction& in, size_t i) const {
     const size_t rank = m.extents.size();
-    const bool fits = rank >= 1 && rank <= kMaxBoxRank && m.strides.size() == rank - 1 && m.box.size() == rank;
+    const size_t middle = m.low.size();
+    const bool window = middle > 0 && rank == middle + 2 && m.high.size() == middle && m.steps.size() == middle;
+    const bool fits = rank >= 1 && rank <= kMaxBoxRank && m.strides.size() == rank - 1 &&
+                      (window ? m.box.size() == 2 : middle == 0 && m.box.size() == rank);
     if (!fits || m.argument < 0 || static_cast<size_t>(m.argument) >= in.args.size())
       return invalid(fmt::format("instruction {}: a box of {} axes in argument {}", i, rank, m.argument));
     for (int32_t b : m.box)

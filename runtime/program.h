@@ -87,6 +87,9 @@ struct BoxMap {
   ShapeRef offset = 0;  // bytes into the argument's memory
   std::vector<ShapeRef> extents, strides;  // elements, innermost first; bytes, of all but the innermost
   std::vector<int32_t> box;  // elements of one copy; the innermost fill 128 bytes, which lie permuted in shared memory
+  // If not empty, a window over the middle axes (TMA's im2col mode): where its corner starts, how far from the end of the axis
+  // it stops, and its steps. box is then {channels, places}.
+  std::vector<int32_t> low, high, steps;
   bool operator==(const BoxMap&) const = default;
 };
 constexpr size_t kMaxBoxRank = 5;
@@ -142,6 +145,8 @@ struct Program {
 Status verify_order(const Program& program);
 /// The number of lanes that its instructions use; 1 without any.
 int32_t lanes_of(const Program& program);
+/// The number of its instructions; those that write the same values (forms of a kernel for different sizes) count once.
+size_t steps_of(const Program& program);
 
 /// The scripts' part of Program::verify: numbers in range, values given before they are taken, calls that only go forward.
 Status verify_scripts(const Program& program);

@@ -46,6 +46,13 @@ struct Accesses {
 
 }  // namespace
 
+size_t steps_of(const Program& program) {
+  const std::vector<Instruction>& all = program.instructions;
+  size_t steps = 0;
+  for (size_t i = 0; i < all.size(); ++i) steps += i == 0 || all[i].args != all[i - 1].args;
+  return steps;
+}
+
 int32_t lanes_of(const Program& program) {
   int32_t lanes = 1;
   for (const Instruction& in : program.instructions) lanes = std::max(lanes, in.lane + 1);

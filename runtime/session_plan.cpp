@@ -128,13 +128,21 @@ Status Session::place_slots(Plan& plan) const {
   return {};
 }
 
-static BoxSizes sizes_of(const BoxMap& map, const std::vector<int64_t>& lines) {
-  BoxSizes sizes{map.argument, map.type, lines[map.offset], static_cast<int>(map.extents.size()), {}, {}, {}};
+BoxSizes sizes_of(const BoxMap& map, std::span<const int64_t> lines) {
+  BoxSizes sizes;
+  sizes.argument = map.argument;
+  sizes.type = map.type;
+  sizes.offset = lines[static_cast<size_t>(map.offset)];
+  sizes.rank = static_cast<int>(map.extents.size());
   for (size_t i = 0; i < map.extents.size(); ++i) {
-    sizes.extents[i] = lines[map.extents[i]];
-    sizes.box[i] = map.box[i];
-    if (i > 0) sizes.strides[i - 1] = lines[map.strides[i - 1]];
+    sizes.extents[i] = lines[static_cast<size_t>(map.extents[i])];
+    if (i > 0) sizes.strides[i - 1] = lines[static_cast<size_t>(map.strides[i - 1])];
   }
+  std::copy(map.box.begin(), map.box.end(), sizes.box.begin());
+  sizes.window = !map.low.empty();
+  std::copy(map.low.begin(), map.low.end(), sizes.low.begin());
+  std::copy(map.high.begin(), map.high.end(), sizes.high.begin());
+  std::copy(map.steps.begin(), map.steps.end(), sizes.steps.begin());
   return sizes;
 }
 

@@ -43,6 +43,7 @@ void TilesPrinter::print_mma_plan() {
                           d.a_rows));
     out_.line(fmt::format("static constexpr bool in_turn = {}, a_batched = {}, b_batched = {};", t.in_turn, d.a_batched,
                           d.b_batched));
+    print_window();
   } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
   out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,
                         d.e_vector));
@@ -60,6 +61,18 @@ void TilesPrinter::print_mma_plan() {
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
   out_.line(fmt::format("static constexpr bool a_constant = {}, b_constant = {};", constant(contract_.a),
                         constant(contract_.b)));
+}
+
+/// The window that A is read by: Plan::window says whether there is one.
+void TilesPrinter::print_window() {
+  out_.line(fmt::format("static constexpr bool window = {};", details_.window.has_value()));
+  const OperandWindow x = details_.window.value_or(OperandWindow{});
+  const WindowAxis &h = x.h, &w = x.w;
+  out_.line(fmt::format("static constexpr int channels = {}, taps = {}, taps_w = {};", x.channels, x.taps(), w.taps));
+  out_.line(fmt::format("static constexpr int out_h = {}, step_h = {}, low_h = {}, dilation_h = {};", h.outputs, h.step,
+                        h.low, h.dilation));
+  out_.line(fmt::format("static constexpr int out_w = {}, step_w = {}, low_w = {}, dilation_w = {};", w.outputs, w.step,
+                        w.low, w.dilation));
 }
 
 namespace {

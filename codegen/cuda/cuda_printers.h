@@ -193,6 +193,7 @@ class TilesPrinter : public ProductPrinter {
   // ---- tensor cores (cuda_mma.cpp) ----
   void print_mma();
   void print_mma_plan();
+  void print_window();
   const char* acc_type() const { return c_type(contract_.acc.type()); }
 
   const Contract& contract_;

@@ -46,7 +46,8 @@ constexpr MmaTile kBoxCandidates[] = {
     boxes(128, 64, 128, 64, true),   boxes(64, 128, 64, 128, true),    boxes(64, 192, 64, 192, true),
     boxes(64, 96, 64, 96, true),     boxes(64, 64, 64, 64, true),      boxes(128, 128, 64, 128, false),
     boxes(64, 128, 64, 128, false),  boxes(64, 64, 64, 64, false),     boxes(64, 32, 64, 32, false),
-    boxes(128, 32, 128, 32, true),
+    boxes(128, 32, 128, 32, true),   boxes(128, 128, 64, 128, true),   boxes(128, 96, 64, 96, true),
+    boxes(128, 64, 64, 64, true),    boxes(64, 256, 64, 128, true),
 };
 
 int step_of(const MmaTile& x, int element) { return x.warpgroups ? 128 / element : (element == 2 ? 32 : 16) * x.k_warps; }
@@ -78,7 +79,7 @@ int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int elemen
   if (x.warpgroups) return (x.m + x.n) * x.k * element;
   return row_bytes(a_along_k, x.m, x.k, element) + row_bytes(b_along_k, x.n, x.k, element);
 }
-int box_chunk(const MmaTile& x) { return x.warp_n % 64 == 0 && x.n <= 128 ? 64 : 32; }
+int box_chunk(const MmaTile& x) { return x.warp_n % 64 == 0 && x.n <= 128 && x.groups() <= 2 ? 64 : 32; }
 int box_shared_bytes(const MmaTile& x, int element) {
   const int scratch = 16 * (box_chunk(x) + 8) * 4;
   return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * scratch + 8);
@@ -153,16 +154,17 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
 namespace {
 
 /// With boxes: nothing but the multiplications and the copies' bytes counts in the main loop, and in turn the results are
-/// stored beside it.
+/// stored beside it. A warp alone on its quarter of an SM issues an instruction every other cycle.
 double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
   const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch, rounds = std::ceil(tiles / machine.sms);
-  const double k = std::ceil(p.k / x.k) * x.k;
+  const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
   const double reads = x.m * x.n * (1.0 / 64 + 1.0 / x.warp_n);
   const double main = std::max({x.m * x.n * k / machine.group_multiplies, reads * k * p.element / machine.shared_bytes,
                                 (x.m * p.a.bytes + x.n * p.b.bytes) * k / (1.5 * machine.l2_bytes)});
-  const double stored = x.m * x.n * (p.result_bytes / machine.memory_bytes + 0.1);
-  const double together = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
-  const double busy = std::max({main, stored, (main + stored) / together});
+  const double residents = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
+  const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), bytes = x.m * x.n * p.result_bytes / machine.memory_bytes;
+  const double stored = std::max(bytes, x.m * x.n * p.result_work / (128 * std::min(0.45 * team, 0.9)));
+  const double busy = std::max({main, bytes, (main + stored) / residents});
   return rounds * busy + (main + stored - busy) + 2600;
 }
 

@@ -28,9 +28,11 @@ struct MmaProblem {
   bool k_known = false;     // and not only estimated
   OperandCost a, b;
   double result_bytes = 4;  // of one result: what the epilogue loads and stores
+  double result_work = 10;  // instructions of one result
   int element = 4;          // bytes, in shared memory
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
   bool boxes = false;       // both operands can arrive by TMA
+  double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is
 };
 
 /// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap)

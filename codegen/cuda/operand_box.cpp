@@ -5,9 +5,6 @@
 
 namespace ingot {
 
-namespace {
-
-/// The axes as one: the distance between neighbours, when it is the same for all; 0 where there is one element only.
 std::optional<Expr> common_stride(const Expr& index, const std::vector<Axis>& axes) {
   Expr stride = 0, reach = 0;  // of the axes looked at so far: between neighbours, and to the next element after all
   for (auto a = axes.rbegin(); a != axes.rend(); ++a) {
@@ -22,13 +19,11 @@ std::optional<Expr> common_stride(const Expr& index, const std::vector<Axis>& ax
   return simplify(stride);
 }
 
-Expr without(Expr index, const std::vector<Axis>& axes) {
+Expr index_without(Expr index, const std::vector<Axis>& axes) {
   Bindings zeros;
   for (const Axis& a : axes) zeros[a.var.name()] = Expr(0);
   return simplify(substitute(index, zeros));
 }
-
-}  // namespace
 
 std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& operand, const std::vector<Axis>& side,
                                       DType element) {
@@ -42,10 +37,9 @@ std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& operand,
   if (!along_k || !across || (batched && !batch)) return std::nullopt;
   OperandBox box;
   box.buffer = access->buffer;
-  box.offset = without(without(without(access->index, c.batch), side), view.k);
+  box.offset = index_without(index_without(index_without(access->index, c.batch), side), view.k);
   box.along_k = along_k->is_const(1);
   if (!box.along_k && !across->is_const(1)) return std::nullopt;
-  box.batched = batched;
   box.inner = total_of(box.along_k ? view.k : side);
   box.outer = total_of(box.along_k ? side : view.k);
   box.batch = total_of(c.batch);
@@ -59,26 +53,49 @@ std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& operand,
   return box;
 }
 
+bool takes_boxes(const Kernel& kernel, DType element) {
+  const Contract& c = *kernel.contract();
+  const TileDetails d = tile_details(kernel, {});
+  if (d.out_along_m) return false;
+  if (operand_window(kernel, element)) return d.a_along_k && d.b_along_k && window_weights(kernel, element).has_value();
+  const auto a = operand_box(kernel, c.a, c.m, element), b = operand_box(kernel, c.b, c.n, element);
+  return a && b && a->along_k == d.a_along_k && b->along_k == d.b_along_k;
+}
+
+static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) {
+  const auto size = static_cast<int64_t>(size_of(element));
+  BoxMap map;
+  map.buffer = x.buffer;
+  map.type = element;
+  map.offset = x.offset * size;
+  map.extents = {x.channels, x.w.extent, x.h.extent, x.images};
+  map.strides = {x.w.stride * size, x.h.stride * size, x.image_stride * size};
+  map.box = {128 / size, places};
+  map.low = {x.w.low, x.h.low};
+  map.high = {x.w.high(), x.h.high()};
+  map.steps = {x.w.step, x.h.step};
+  return map;
+}
+
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   if (!s.tile.boxes) return {};
   const Contract& c = *kernel.contract();
   const DType element = element_of(s.unit);
   const auto size = static_cast<int64_t>(size_of(element));
-  std::vector<BoxMap> maps;
-  const auto add = [&](const Expr& operand, const std::vector<Axis>& side, int rows) {
-    const OperandBox x = *operand_box(kernel, operand, side, element);
+  const auto plain = [&](const OperandBox& x, int64_t outer, int64_t last) {
     BoxMap map;
     map.buffer = x.buffer;
     map.type = element;
     map.offset = simplify(x.offset * size);
     map.extents = {x.inner, x.outer, x.batch};
     map.strides = {simplify(x.outer_stride * size), simplify(x.batch_stride * size)};
-    map.box = {128 / size, x.along_k ? rows : s.tile.k, 1};
-    maps.push_back(std::move(map));
+    map.box = {128 / size, outer, last};
+    return map;
   };
-  add(c.a, c.m, tile_details(kernel, s).a_rows);
-  add(c.b, c.n, s.tile.n);
-  return maps;
+  const TileDetails d = tile_details(kernel, s);
+  if (d.window) return {window_map(*d.window, s.tile.m, element), plain(*window_weights(kernel, element), 1, s.tile.n)};
+  const OperandBox a = *operand_box(kernel, c.a, c.m, element), b = *operand_box(kernel, c.b, c.n, element);
+  return {plain(a, a.along_k ? d.a_rows : s.tile.k, 1), plain(b, b.along_k ? s.tile.n : s.tile.k, 1)};
 }
 
 }  // namespace ingot

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "codegen/backend.h"
+#include "codegen/cuda/operand_access.h"
 #include "codegen/kernel/kernel.h"
 #include "compiler/support/result.h"
 #include "compiler/support/target_traits.h"
@@ -33,6 +34,7 @@ struct TileDetails {
   bool a_raw = false, b_raw = false;             // tensor cores: elements go to shared memory as they are stored
   bool a_table = false, b_table = false;         // tensor cores: what they need of k comes from a table
   bool a_batched = false, b_batched = false;     // tensor cores with boxes
+  std::optional<OperandWindow> window;           // tensor cores with boxes: of A
   int a_rows = 0;                                // tensor cores with boxes: rows of A in a box along k
   int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for
   int thin = 0, columns = 1;    // skinny
@@ -45,34 +47,11 @@ TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
 MultiplyUnit multiply_unit(const Contract& contract, const TargetTraits& target);
 std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule);
 void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& details);
-/// An operand over its own axes along k: one axis where the element lies at a fixed distance from the next along all of
-/// them (the weights of a window, whatever the axes of the other operand).
-struct OperandView {
-  Expr value;
-  std::vector<Axis> k;
-};
-OperandView view_of(const Contract& contract, const Expr& value);
 /// What the operands are in shared memory.
 DType element_of(MultiplyUnit unit);
 
-/// An operand that is an element of a buffer, or that where `guard` holds and zero elsewhere.
-struct RawAccess {
-  int buffer = 0;
-  Expr index, guard;  // guard: invalid when there is none
-};
-std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
-
-/// An operand that TMA can read: its elements lie at `offset`, one after the other along k or along its other side, and at
-/// constant distances of whole 16 bytes along the rest.
-struct OperandBox {
-  int buffer = 0;
-  Expr offset;             // in elements
-  bool along_k = true, batched = false;
-  Expr inner, outer, batch;            // extents
-  Expr outer_stride, batch_stride;     // in elements; of an axis of one element, of no meaning
-};
-std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& value, const std::vector<Axis>& side,
-                                      DType element);
+/// True when TMA can send for the operands and the results go along n, as the kernels with boxes have it.
+bool takes_boxes(const Kernel& kernel, DType element);
 /// The tensor maps of a plan with boxes: of A, then of B.
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& schedule);
 

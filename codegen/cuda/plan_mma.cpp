@@ -103,9 +103,10 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const MmaTile& t = s.tile;
   if (t.boxes) {
     d.shared_bytes = box_shared_bytes(t, size);
-    d.a_batched = operand_box(kernel, c.a, c.m, element)->batched;
-    d.b_batched = operand_box(kernel, c.b, c.n, element)->batched;
     d.a_rows = static_cast<int>(std::min<int64_t>(t.m, (estimate(total_of(c.m), t.m) + 7) / 8 * 8));
+    d.window = operand_window(kernel, element);
+    if (d.window) d.a_rows = t.m;
+    d.a_batched = d.b_batched = !total_of(c.batch).is_const(1);
     return;
   }
   const int tables = (d.a_table + d.b_table) * std::max(t.stages, 2) * t.k * kTableBytes;
@@ -197,13 +198,18 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.b_along_k = d.b_along_k;
   p.out_along_m = d.out_along_m;
   p.result_bytes = bytes_of(kernel, c.epilogue);
+  for (const Stmt& stmt : c.epilogue) {
+    if (const Let* l = stmt.as<Let>()) p.result_work += static_cast<double>(count_flops(l->value));
+    if (const Store* st = stmt.as<Store>()) p.result_work += static_cast<double>(count_flops(st->value));
+  }
   p.window = has_window(c);
   p.k_known = total_of(c.k).as_int().has_value();
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
-  const DType element = element_of(s.unit);
-  const auto a = operand_box(kernel, c.a, c.m, element), b = operand_box(kernel, c.b, c.n, element);
-  p.boxes = a && b && a->along_k == d.a_along_k && b->along_k == d.b_along_k && !d.out_along_m;
+  p.boxes = takes_boxes(kernel, element_of(s.unit));
+  const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
+  const int64_t step = 128 / p.element;
+  if (window) p.box_k = static_cast<double>(window->taps() * ((window->channels + step - 1) / step * step));
   if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_two(kernel, machine, p, s);
   set_extents(p, kernel, kLargeDim);
   return {with(s, choose(p, machine), machine)};

@@ -12,7 +12,10 @@ namespace {
 
 constexpr int64_t kGuess = 512;  // of an extent without a bound
 
-/// Length of the run that consecutive threads read along `axis`: its extent over the stride of the access.
+constexpr int64_t kRun = 64;  // elements that lie side by side: more of them gain nothing
+
+/// Length of the run that consecutive threads read along `axis`: its extent, as far as it matters, over the stride of the
+/// access.
 double run_length(const Body& body, const Axis* axis, bool stores) {
   if (!axis) return 0;
   double best = 0;
@@ -21,7 +24,7 @@ double run_length(const Body& body, const Axis* axis, bool stores) {
     const auto coefficient = linear_coefficient(index, axis->var.name());
     const auto stride = coefficient ? coefficient->as_int() : std::nullopt;
     if (!stride || *stride == 0) return;
-    best = std::max(best, static_cast<double>(estimate(axis->extent, kGuess)) / static_cast<double>(std::abs(*stride)));
+    best = std::max(best, static_cast<double>(std::min(estimate(axis->extent, kGuess), kRun)) / static_cast<double>(std::abs(*stride)));
   });
   return best;
 }

@@ -12,7 +12,7 @@
 namespace ingot {
 namespace {
 
-constexpr int64_t kMaxTaps = 64, kMaxTerms = 64;  // of one window; of all windows of a thread
+constexpr int64_t kMaxTaps = 64, kMaxTerms = 200;  // of one window; of all windows of a thread
 constexpr int64_t kLeastThreads = 512;             // that an image should keep busy
 constexpr int64_t kParts[] = {4, 7, 2, 5, 3};      // outputs of a thread, by preference
 

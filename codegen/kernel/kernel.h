@@ -98,7 +98,7 @@ struct MmaTile {
   bool warpgroups = false;       // wgmma in place of mma.sync
   bool overlap = false;          // wgmma: one product stays in flight while the next stage is waited for
   bool boxes = false;            // wgmma: operands arrive as boxes (TMA), sent for by threads of their own
-  bool in_turn = false;          // with `boxes`: two warpgroups that have a tile each, in place of one of as many as tiles it
+  bool in_turn = false;          // with `boxes`: two teams of warpgroups, a tile each; one multiplies while the other stores
   int groups() const { return m / warp_m * (n / warp_n) * (in_turn ? 2 : 1); }  // warps or warpgroups that multiply
   int threads() const {
     const int senders = boxes ? (groups() > 1 ? 128 : 32) : 0;

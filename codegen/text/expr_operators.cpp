@@ -143,7 +143,12 @@ ExprPrinter::Text ExprPrinter::binary_text(const Expr& e) {
   }
   if (is_integer(type)) return integer_binary_text(e);
   switch (e.op()) {
-    case ExprOp::Add: return infix("+", 12, a, b);
+    case ExprOp::Add:
+      if (a.is_const(1) && b.op() == ExprOp::Call && b.fn() == Fn::Erf && has_fast_form(b) && !has_value(b)) {
+        include("math.cuh");
+        return call_text("fast_one_plus_erf", b.args());
+      }
+      return infix("+", 12, a, b);
     case ExprOp::Sub: return infix("-", 12, a, b);
     case ExprOp::Mul:
       if (a.is_const(-1)) return {"-" + bracket(text(b), 15), 14};

@@ -184,7 +184,7 @@ Outcome run_bench(const BenchArgs& a) {
                                         : INGOT_TRY(bench_run(one_run, a.duration));
   const int64_t rows = inputs.empty() || inputs[0].dims().empty() ? 1 : inputs[0].dims()[0];
   j.update({{"model", a.model}, {"device", m.device_name()}, {"io", a.io}, {"batch", rows}, {"load_ms", load_ms},
-            {"kernels", m.program().instructions.size()}, {"per_second", 1000.0 * static_cast<double>(rows) / j["ms"].get<double>()},
+            {"kernels", steps_of(m.program())}, {"per_second", 1000.0 * static_cast<double>(rows) / j["ms"].get<double>()},
             {"counters", counters_json(session ? session->counters() : runtime::SessionCounters{})}});
   runtime::Profile profile;
   if (want_profile) profile = INGOT_TRY(session->profile(inputs));

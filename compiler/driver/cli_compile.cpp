@@ -37,7 +37,7 @@ std::string notes_of(const std::vector<Compilation>& all, const std::string& mod
   for (const Compilation& c : all) {
     nlohmann::json reasons = nlohmann::json::array();
     for (const Refusal& r : c.refusals) reasons.push_back({r.producer, r.consumer, r.reason});
-    j["programs"].push_back({{"target", c.program.target}, {"kernels", c.program.instructions.size()}, {"refusals", reasons}});
+    j["programs"].push_back({{"target", c.program.target}, {"kernels", steps_of(c.program)}, {"refusals", reasons}});
   }
   return j.dump();
 }
@@ -73,7 +73,7 @@ void print_compilation(const Compilation& c) {
   int32_t lanes = 1;
   size_t launches = 0;
   for_each_program(c.program, [&](const runtime::Program& p) {
-    launches += p.instructions.size();
+    launches += steps_of(p);
     lanes = std::max(lanes, lanes_of(p));
   });
   if (!c.scripts.empty()) fmt::print("  its course is decided at run time: {} parts; it cannot be refitted\n", c.parts.size());

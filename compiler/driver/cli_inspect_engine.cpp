@@ -94,7 +94,7 @@ uint64_t code_bytes(const runtime::Program& p) {
 nlohmann::json to_json(const std::string& path, const runtime::EngineFile& file) {
   nlohmann::json j{{"file", path}, {"notes", nlohmann::json::parse(file.notes, nullptr, false)}};
   for (const auto& p : file.programs) {
-    nlohmann::json program{{"target", p->target}, {"launches", p->instructions.size()}, {"code_bytes", code_bytes(*p)}, {"streams", lanes_of(*p)}};
+    nlohmann::json program{{"target", p->target}, {"launches", steps_of(*p)}, {"code_bytes", code_bytes(*p)}, {"streams", lanes_of(*p)}};
     for (const auto& k : p->kernels) program["kernels"].push_back({{"name", k.name}, {"summary", k.summary}, {"nodes", k.nodes}});
     j["programs"].push_back(program);
   }
@@ -125,7 +125,7 @@ Outcome inspect_engine(const std::string& path, bool json) {
   for (const auto& b : first.inputs) fmt::print("  input  {} {}\n", b.name, dims_of(first, b));
   for (const auto& b : first.outputs) fmt::print("  output {} {}\n", b.name, dims_of(first, b));
   for (const auto& p : file.programs) {
-    fmt::print("  program for {}: {} kernels in {} launches on {} stream{}, code {}\n", p->target, p->kernels.size(), p->instructions.size(), lanes_of(*p),
+    fmt::print("  program for {}: {} kernels in {} launches on {} stream{}, code {}\n", p->target, p->kernels.size(), steps_of(*p), lanes_of(*p),
                lanes_of(*p) == 1 ? "" : "s", human_bytes(static_cast<double>(code_bytes(*p))));
     for (const auto& in : p->instructions)
       if (in.kernel >= 0) fmt::print("    {}\n", p->kernels[static_cast<size_t>(in.kernel)].name);

@@ -88,7 +88,7 @@ Outcome run_run(const RunArgs& a) {
   const auto [m, inputs, constants] = INGOT_TRY(load_to_run(a));
   if (a.inputs.empty()) fmt::print("no --input given: seeded random inputs\n");
   const auto outputs = INGOT_TRY(m.run_ordered(inputs));
-  fmt::print("{} on {}: {} kernels\n", a.model, m.device_name(), m.program().instructions.size());
+  fmt::print("{} on {}: {} kernels\n", a.model, m.device_name(), steps_of(m.program()));
   for (size_t i = 0; i < outputs.size(); ++i) print_summary(m.outputs()[i].name, outputs[i]);
   if (!a.output_dir.empty()) {
     std::error_code ec;

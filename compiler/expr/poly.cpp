@@ -1,7 +1,9 @@
 #include "compiler/expr/poly.h"
 
-#include <numeric>
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -68,10 +70,7 @@ bool rejoin_division(Poly& p) {
 }
 
 /// (g*q + low) div (g*d) is q div d, and mod g*(q mod d) + low, for 0 <= low < g: a flat position of rows of g elements.
-bool divide_by_content(const Poly& x, const Poly& y, bool is_div, Poly& result) {
-  int64_t g = 0;
-  for (const auto& [atoms, coefficient] : y.terms) g = std::gcd(g, coefficient);
-  if (g <= 1) return false;
+bool divide_by_content(const Poly& x, const Poly& y, int64_t g, bool is_div, Poly& result) {
   Poly q, low, d;
   for (const auto& [atoms, coefficient] : x.terms) {
     if (coefficient % g == 0) q.add(atoms, coefficient / g);
@@ -91,6 +90,19 @@ bool divide_by_content(const Poly& x, const Poly& y, bool is_div, Poly& result) 
   return true;
 }
 
+/// The same with the rows that the divisor's coefficients have in common, or, of a number, those of a term of x.
+bool divide_by_rows(const Poly& x, const Poly& y, bool is_div, Poly& result) {
+  int64_t content = 0;
+  for (const auto& [atoms, coefficient] : y.terms) content = std::gcd(content, coefficient);
+  if (content <= 1) return false;
+  if (!y.constant()) return divide_by_content(x, y, content, is_div, result);
+  std::set<int64_t, std::greater<>> rows;
+  for (const auto& [atoms, coefficient] : x.terms) rows.insert(std::gcd(coefficient, content));
+  for (int64_t g : rows)
+    if (g > 1 && g < content && divide_by_content(x, y, g, is_div, result)) return true;
+  return false;
+}
+
 Poly division_poly(const Expr& e) {
   const bool is_div = e.op() == ExprOp::FloorDiv;
   const Poly x = to_poly(e.arg(0)), y = to_poly(e.arg(1));
@@ -107,7 +119,7 @@ Poly division_poly(const Expr& e) {
     if (!is_div) result.add(rest);
     return result;
   }
-  if (!c && divide_by_content(rest, y, is_div, result)) return result;
+  if ((!c || *c > 0) && divide_by_rows(rest, y, is_div, result)) return result;
   const Expr r = from_poly(rest), d = from_poly(y);
   if (auto rc = rest.constant(); rc && c) {
     result.add(to_poly(is_div ? floor_div(*rc, *c) : floor_mod(*rc, *c)));

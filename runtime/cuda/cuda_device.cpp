@@ -336,11 +336,10 @@ class CudaDevice : public Device {
   std::unique_ptr<Stream> default_stream_;
 };
 
-/// Programmatic dependent launch is asked for ($INGOT_EARLY_LAUNCH=1). Off by default: one model was wrong with it, and the
-/// repair has not been seen to work on a machine (docs/notes/tensor_cores.md).
+/// Programmatic dependent launch; $INGOT_EARLY_LAUNCH=0 turns it off, for measurements and to find faults.
 bool starts_kernels_early() {
   static const char* text = std::getenv("INGOT_EARLY_LAUNCH");
-  return text && std::string(text) == "1";
+  return !text || std::string(text) != "0";
 }
 
 /// Instructions for it are in code for sm_90 and later chips.

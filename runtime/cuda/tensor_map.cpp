@@ -17,10 +17,26 @@ Result<TensorMapType> type_of(DType type) {
   }
 }
 
+Result<TensorMap> encode_window(const DriverApi& api, const BoxSizes& sizes, TensorMapType type, DevicePtr buffer,
+                                const uint64_t* extents, const uint64_t* strides) {
+  uint32_t steps[kMaxBoxRank];
+  for (int i = 0; i < sizes.rank; ++i) {
+    const bool middle = i > 0 && i + 1 < sizes.rank;
+    steps[i] = middle ? static_cast<uint32_t>(sizes.steps[static_cast<size_t>(i) - 1]) : 1;
+  }
+  TensorMap map;
+  INGOT_DRIVER_TRY(api, tensor_map_encode_im2col, &map, type, static_cast<unsigned>(sizes.rank),
+                   reinterpret_cast<void*>(buffer + static_cast<DevicePtr>(sizes.offset)), extents, strides, sizes.low.data(),
+                   sizes.high.data(), static_cast<uint32_t>(sizes.box[0]), static_cast<uint32_t>(sizes.box[1]), steps,
+                   TensorMapInterleave::None, TensorMapSwizzle::B128, TensorMapL2::B256, TensorMapFill::Zero);
+  return map;
+}
+
 }  // namespace
 
 Result<TensorMap> encode_box(const DriverApi& api, const BoxSizes& sizes, DevicePtr buffer) {
-  if (!api.tensor_map_encode_tiled) return unsupported("this driver knows no tensor maps; a newer one is needed (CUDA 12)");
+  if (!api.tensor_map_encode_tiled || !api.tensor_map_encode_im2col)
+    return unsupported("this driver knows no tensor maps; a newer one is needed (CUDA 12)");
   const TensorMapType type = INGOT_TRY(type_of(sizes.type));
   uint64_t extents[kMaxBoxRank], strides[kMaxBoxRank];
   uint32_t box[kMaxBoxRank], steps[kMaxBoxRank];
@@ -31,6 +47,7 @@ Result<TensorMap> encode_box(const DriverApi& api, const BoxSizes& sizes, Device
     steps[i] = 1;
   }
   TensorMap map;
+  if (sizes.window) return encode_window(api, sizes, type, buffer, extents, strides);
   INGOT_DRIVER_TRY(api, tensor_map_encode_tiled, &map, type, static_cast<unsigned>(sizes.rank),
                    reinterpret_cast<void*>(buffer + static_cast<DevicePtr>(sizes.offset)), extents, strides, box, steps,
                    TensorMapInterleave::None, TensorMapSwizzle::B128, TensorMapL2::B256, TensorMapFill::Zero);

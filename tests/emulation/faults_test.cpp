@@ -70,6 +70,8 @@ bool is_reported(const Outcome& outcome, const std::string& word) {
 
 constexpr const char* kMma = "prelude/contraction_mma.cuh";
 constexpr const char* kWgmma = "prelude/contraction_wgmma.cuh";
+constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
+constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
 constexpr const char* kTile = "prelude/contraction_tile.cuh";   // included by kMma
@@ -78,9 +80,10 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
            bool one_block_for_all_batches = false) {
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
-  const bool is_nested = std::string(fault.file) == kMmaOperand || std::string(fault.file) == kTile;
-  const std::string outer = is_nested ? inlined(emitted.source, kMma) : emitted.source;
-  std::string source = *fault.file ? inlined(outer, fault.file) : outer;
+  std::string source = emitted.source;
+  for (const char* loop : {kMma, kWgmma, kBoxes})  // what it includes is planted into its text
+    if (source.find(fmt::format("#include \"{}\"", loop)) != std::string::npos && loop != fault.file) source = inlined(source, loop);
+  if (*fault.file) source = inlined(source, fault.file);
   REQUIRE(source.find(fault.before) != std::string::npos);
   emitted.source = replace_all(source, fault.before, fault.after);
   if (one_block_for_all_batches) emitted.grid[2] = 1;
@@ -152,8 +155,8 @@ TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
       {"k is not guarded", kMmaOperand, "bool in = inside[kSides == 1 ? 0 : j] && k < k_end;",
        "bool in = inside[kSides == 1 ? 0 : j];", "global-out-of-bounds"},
       {"rows are not guarded", kMmaOperand, "inside[j] = x < x_end;", "inside[j] = true;", "global-out-of-bounds"},
-      {"results behind the last row are stored", kTile, "if (m >= m_end || n >= n_end) continue;",
-       "if (n >= n_end) continue;", "global-out-of-bounds"},
+      {"results behind the last row are stored", kTile, "if (m[j] >= m_end || n[j] >= n_end) continue;",
+       "if (n[j] >= n_end) continue;", "global-out-of-bounds"},
       {"partial sums are added without a barrier", kTile,
        "if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();", "", "shared-race"},
       {"results overwrite a stage in use", kMma, "    cp_async_wait<0>();\n    cta_sync();", "    cp_async_wait<0>();",
@@ -189,9 +192,37 @@ TEST_CASE("faults in the main loop of warpgroups", "[emulated]") {
       {"no fence between copies and products", kWgmma, "fence_proxy_async();\n      cta_sync();", "cta_sync();", "fence"},
       {"one copy too few is waited for", kWgmma, "cp_async_wait<kAhead - 1>()", "cp_async_wait<kAhead>()", "race"},
       {"the stage in use is overwritten", kWgmma, "copy_a(free, step", "copy_a(now, step", "race"},
-      {"the wrong 16 steps of k", kWgmma, "stage + x * 128 + k * 2", "stage + x * 128 + k * 4", "wrong"},
+      {"the wrong 16 steps of k", kProduct, "stage + x * 128 + k * kSize", "stage + x * 128 + k * 2 * kSize", "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
+}
+
+TEST_CASE("faults in the main loop of boxes", "[emulated]") {
+  Schedule schedule = tile_schedule(64, 64, 4);
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 64, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 3, .warpgroups = true, .overlap = true};
+  schedule.tile.boxes = schedule.tile.in_turn = true;
+  schedule.threads = schedule.tile.threads();
+  schedule.most_blocks = 1;
+  const Sample sample = matmul(1, 150, 72, 264, false, true, DType::F16);
+  const Fault faults[] = {
+      {"a stage is sent for before it is free", kBoxes, "mbar_wait(ring.empty(), ring.phase ^ 1);", "", "race"},
+      {"products do not wait for a stage", kBoxes, "mbar_wait(ring.full(), ring.phase);", "", "race"},
+      {"a stage is free while it is multiplied", kBoxes, "product.template wait<1>();", "", "race"},
+      {"results are read before they are written", kBoxes, "put(product.acc[i] + c / 2);\n      warp_sync();",
+       "put(product.acc[i] + c / 2);", "uninitialised"},
+      {"the barriers' start is not fenced", kBoxes, "fence_mbar_init();", "", "not-fenced"},
+      {"no barrier behind it", kBoxes, "  ring.clear_rest();\n  cta_sync();", "", "race"},
+      {"results behind the last row are stored", kBoxes, "if (m < m_end && n < n_end) call", "if (n < n_end) call",
+       "global-out-of-bounds"},
+      {"a tile too few", kBoxes, "ring.skip((Ring::kTeams - 1) * steps);", "", "deadlock"},
+      {"the same results twice", kBoxes, "Ring::place(row(x), column(x) + g)", "Ring::place(row(x), column(x))", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+  plant(conv(2, 64, 7, 9, 40, 3, 1, true, DType::F16),
+        {"the wrong tap of a window", kBoxes, "tap % Plan::taps_w * Plan::dilation_w", "tap / Plan::taps_w * Plan::dilation_w",
+         "wrong"},
+        &schedule);
 }
 
 TEST_CASE("faults in attention", "[emulated]") {

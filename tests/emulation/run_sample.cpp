@@ -102,9 +102,13 @@ Result<DriverStatus> launch(const DriverApi& api, const std::vector<uint8_t>& im
     sizes.rank = static_cast<int>(m.extents.size());
     const auto at = [&](const Expr& e) { return evaluate_int(e, sample.dims).value_or(0); };
     sizes.offset = at(m.offset);
+    sizes.window = !m.low.empty();
+    std::copy(m.box.begin(), m.box.end(), sizes.box.begin());
+    std::copy(m.low.begin(), m.low.end(), sizes.low.begin());
+    std::copy(m.high.begin(), m.high.end(), sizes.high.begin());
+    std::copy(m.steps.begin(), m.steps.end(), sizes.steps.begin());
     for (size_t i = 0; i < m.extents.size(); ++i) {
       sizes.extents[i] = at(m.extents[i]);
-      sizes.box[i] = static_cast<int32_t>(m.box[i]);
       if (i > 0) sizes.strides[i - 1] = at(m.strides[i - 1]);
     }
     maps.push_back(INGOT_TRY(encode_box(api, sizes, buffers[static_cast<size_t>(m.buffer)])));

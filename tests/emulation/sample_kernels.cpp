@@ -311,9 +311,12 @@ Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t fil
   const int64_t pad = filter / 2, p = (h + 2 * pad - filter) / stride + 1, q = (w + 2 * pad - filter) / stride + 1;
   const Expr in = index("n", n), ic = index("c", c), ip = index("p", p), iq = index("q", q), io = index("o", out),
              r = index("r", filter), s = index("s", filter);
+  const auto shape = [&](int64_t a, int64_t channels, int64_t rows, int64_t columns) {
+    return nhwc ? std::vector<Expr>{a, rows, columns, channels} : std::vector<Expr>{a, channels, rows, columns};
+  };
   Kernel k = kernel("conv_relu",
-                    {input("x", type, {n, c, h, w}), input("w", type, {out, c, filter, filter}),
-                     input("bias", type, {out}), output("out0", type, {n, out, p, q})},
+                    {input("x", type, shape(n, c, h, w)), input("w", type, shape(out, c, filter, filter)),
+                     input("bias", type, {out}), output("out0", type, shape(n, out, p, q))},
                     {});
   const Expr y = ip * stride + r - pad, x = iq * stride + s - pad;
   const Expr inside =

@@ -2,10 +2,12 @@
 // multiply, and a block goes on from tile to tile until there are none left. The epilogue's functor and the plan are those
 // of contraction_wgmma.cuh, and of the plan besides:
 //   groups    warpgroups that multiply; behind them in the block come the threads of the sender
-//   in_turn   each warpgroup has tiles of its own: one multiplies while another stores its results
+//   in_turn   they are two teams with tiles of their own: one multiplies while the other stores its results
 //   chunk     columns of results that a warp gives to the epilogue at a time
 //   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer
 //   a_batched, b_batched   the operand has the batch's axis
+//   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
+//             the outputs, the step, the first place and the dilation
 #pragma once
 #include "prelude/contraction_tile.cuh"
 #include "prelude/tma.cuh"
@@ -23,14 +25,14 @@ template <class Plan> struct BoxRing {
   static INGOT_DEV u32 place(int row, int column) {
     return row * kRow + ((column * 4) ^ (kChunk == 64 ? column / 32 : row % 2) * 16);
   }
-  // The warps that read one stage.
-  static constexpr int kReaders = (Plan::in_turn ? 1 : Plan::groups) * 4;
+  static constexpr int kTeams = Plan::in_turn ? 2 : 1;
+  static constexpr int kReaders = Plan::groups / kTeams * 4;  // warps of a team
   u32 shared, slot = 0, phase = 0;
 
   INGOT_DEV explicit BoxRing(u32 base) : shared(base) {}
   INGOT_DEV u32 full() const { return shared + kBarriers + slot * 16; }
   INGOT_DEV u32 empty() const { return full() + 8; }
-  INGOT_DEV u32 turn(int group) const { return shared + kBarriers + Plan::stages * 16 + group * 8; }
+  INGOT_DEV u32 turn(int team) const { return shared + kBarriers + Plan::stages * 16 + team * 8; }
   INGOT_DEV u32 stage_a() const { return shared + slot * kStage; }
   INGOT_DEV u32 stage_b() const { return stage_a() + kBytesA; }
   INGOT_DEV void advance() {
@@ -60,40 +62,61 @@ template <class Plan> struct BoxRing {
       mbar_init(shared + kBarriers + s * 16, 1);
       mbar_init(shared + kBarriers + s * 16 + 8, kReaders);
     }
-    for (int g = 0; g < Plan::groups; ++g) mbar_init(turn(g), 4);
+    for (int t = 0; t < kTeams; ++t) mbar_init(turn(t), kReaders);
     fence_mbar_init();
+  }
+};
+
+/// Where the boxes of a tile begin; with a window, its corner for the tile's first pixel.
+template <class Plan> struct BoxPlace {
+  int batch, m, n, image = 0, h = 0, w = 0;
+
+  INGOT_DEV explicit BoxPlace(const TilePlace<typename Plan::index>& at) : batch((int)at.batch), m((int)at.m), n((int)at.n) {
+    if constexpr (Plan::window) {
+      const int row = m / Plan::out_w;
+      image = row / Plan::out_h;
+      h = row % Plan::out_h * Plan::step_h + Plan::low_h;
+      w = m % Plan::out_w * Plan::step_w + Plan::low_w;
+    }
   }
 };
 
 /// The thread that sends for the boxes of all tiles of this block.
 template <class Plan> struct BoxSender {
   typedef typename Plan::index Index;
+  static constexpr int kPerTap = (Plan::channels + Plan::tile_k - 1) / Plan::tile_k;  // steps of k
   const TensorMap *a, *b;
   Index steps;
   BoxRing<Plan> ring;
 
-  INGOT_DEV void send_a(const TilePlace<Index>& at, Index step) const {
-    const int batch = Plan::a_batched ? (int)at.batch : 0, k = (int)step * Plan::tile_k;
-    if constexpr (Plan::a_along_k) {
-      tma_load3(ring.stage_a(), a, ring.full(), k, (int)at.m, batch);
+  INGOT_DEV void send_a(const BoxPlace<Plan>& at, Index step) const {
+    const int batch = Plan::a_batched ? at.batch : 0, k = (int)step * Plan::tile_k;
+    if constexpr (Plan::window) {
+      const int tap = (int)step / kPerTap, c = (int)step % kPerTap * Plan::tile_k;
+      tma_load_im2col(ring.stage_a(), a, ring.full(), c, at.w, at.h, at.image, (u16)(tap % Plan::taps_w * Plan::dilation_w),
+                      (u16)(tap / Plan::taps_w * Plan::dilation_h));
+    } else if constexpr (Plan::a_along_k) {
+      tma_load3(ring.stage_a(), a, ring.full(), k, at.m, batch);
     } else {
 #pragma unroll
       for (int p = 0; p < Plan::tile_m / 64; ++p)
-        tma_load3(ring.stage_a() + p * Plan::tile_k * 128, a, ring.full(), (int)at.m + p * 64, k, batch);
+        tma_load3(ring.stage_a() + p * Plan::tile_k * 128, a, ring.full(), at.m + p * 64, k, batch);
     }
   }
-  INGOT_DEV void send_b(const TilePlace<Index>& at, Index step) const {
-    const int batch = Plan::b_batched ? (int)at.batch : 0, k = (int)step * Plan::tile_k;
-    if constexpr (Plan::b_along_k) {
-      tma_load3(ring.stage_b(), b, ring.full(), k, (int)at.n, batch);
+  INGOT_DEV void send_b(const BoxPlace<Plan>& at, Index step) const {
+    const int batch = Plan::b_batched ? at.batch : 0, k = (int)step * Plan::tile_k;
+    if constexpr (Plan::window) {
+      tma_load3(ring.stage_b(), b, ring.full(), (int)step % kPerTap * Plan::tile_k, (int)step / kPerTap, at.n);
+    } else if constexpr (Plan::b_along_k) {
+      tma_load3(ring.stage_b(), b, ring.full(), k, at.n, batch);
     } else {
 #pragma unroll
       for (int p = 0; p < Plan::tile_n / 64; ++p)
-        tma_load3(ring.stage_b() + p * Plan::tile_k * 128, b, ring.full(), (int)at.n + p * 64, k, batch);
+        tma_load3(ring.stage_b() + p * Plan::tile_k * 128, b, ring.full(), at.n + p * 64, k, batch);
     }
   }
   /// The first stages: weights are on their way before the kernel waits for its predecessor.
-  INGOT_DEV Index send_first(const TilePlace<Index>& at) {
+  INGOT_DEV Index send_first(const BoxPlace<Plan>& at) {
     const Index count = steps < Plan::stages ? steps : (Index)Plan::stages;
 #pragma unroll 1
     for (Index s = 0; s < count; ++s, ++ring.slot) {
@@ -112,10 +135,10 @@ template <class Plan> struct BoxSender {
     return count;
   }
   INGOT_DEV void send_all(const TileGrid<Plan>& tiles) {
-    Index step = send_first(tiles.place(blockIdx.x));
+    Index step = send_first(BoxPlace<Plan>(tiles.place(blockIdx.x)));
 #pragma unroll 1
     for (Index t = blockIdx.x; t < tiles.total; t += gridDim.x, step = 0) {
-      const TilePlace<Index> at = tiles.place(t);
+      const BoxPlace<Plan> at(tiles.place(t));
 #pragma unroll 1
       for (; step < steps; ++step) {
         mbar_wait(ring.empty(), ring.phase ^ 1);
@@ -190,7 +213,7 @@ template <class Plan> struct BoxMultiplier {
     if (threadIdx.x % 32 == 0) mbar_arrive(ring.shared + Ring::kBarriers + slot * 16 + 8);
   }
   INGOT_DEV void multiply(Index steps) {
-    const u32 next_turn = ring.turn((Product::group() + 1) % Plan::groups);
+    const u32 next_turn = ring.turn((Product::team() + 1) % Ring::kTeams);
     u32 before = ring.slot;
     product.clear();
 #pragma unroll 1
@@ -202,7 +225,7 @@ template <class Plan> struct BoxMultiplier {
       before = ring.slot;
       ring.advance();
     }
-    if constexpr (Plan::in_turn) {  // every stage of this tile has been waited for: the next warpgroup may begin to
+    if constexpr (Plan::in_turn) {  // every stage of this tile has been waited for: the next team may begin to
       if (threadIdx.x % 32 == 0) mbar_arrive(next_turn);
     }
     product.template wait<0>();
@@ -244,19 +267,18 @@ template <class Plan> struct BoxMultiplier {
   }
   template <class Epilogue>
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, Index m_end, Index n_end, Index steps) {
-    const int group = Product::group();
-    const Index ahead = Plan::in_turn ? group : 0, others = Plan::in_turn ? Plan::groups - 1 : 0;
-    ring.skip(ahead * steps);
-    u32 turn = group == 0;
+    const int team = Product::team();
+    ring.skip((Index)team * steps);
+    u32 turn = team == 0;
 #pragma unroll 1
-    for (Index t = blockIdx.x + ahead * gridDim.x; t < tiles.total; t += (others + 1) * gridDim.x) {
+    for (Index t = blockIdx.x + (Index)team * gridDim.x; t < tiles.total; t += Ring::kTeams * gridDim.x) {
       if constexpr (Plan::in_turn) {
-        mbar_wait(ring.turn(group), turn);
+        mbar_wait(ring.turn(team), turn);
         turn ^= 1;
       }
       multiply(steps);
       store(epilogue, tiles.place(t), m_end, n_end);
-      ring.skip(others * steps);
+      ring.skip((Ring::kTeams - 1) * steps);
     }
   }
 };
@@ -269,6 +291,9 @@ template <class Plan, bool Sender> INGOT_DEV void share_registers() {
   } else if constexpr (Plan::groups == 3) {
     if constexpr (Sender) setmaxnreg_dec<24>();
     else setmaxnreg_inc<160>();
+  } else if constexpr (Plan::groups == 4) {
+    if constexpr (Sender) setmaxnreg_dec<24>();
+    else setmaxnreg_inc<112>();
   }
 }
 
@@ -278,7 +303,7 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const E
                                  typename Plan::index k_end, u32 shared) {
   typedef typename Plan::index Index;
   const TileGrid<Plan> tiles(batches, m_end, n_end);
-  const Index steps = (k_end + Plan::tile_k - 1) / Plan::tile_k;
+  const Index steps = Plan::window ? (Index)Plan::taps * BoxSender<Plan>::kPerTap : (k_end + Plan::tile_k - 1) / Plan::tile_k;
   BoxRing<Plan> ring(shared);
   if (threadIdx.x == 0) {
     tma_prefetch(a);

@@ -33,20 +33,29 @@ INGOT_MATH(abs, fabsf(x), fabs(x))
 INGOT_DEV float ingot_pow(float x, float y) { return powf(x, y); }
 INGOT_DEV double ingot_pow(double x, double y) { return pow(x, y); }
 
-// For results that are stored in 16 bits: a relative error of some 1e-6, no branches.
+// For results that are stored in 16 bits: a relative error of some 1e-6, no branches. What is below 2^-126 is zero.
 INGOT_DEV float fast_exp2(float x) {
   float y;
-  INGOT_PTX(asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));)
+  INGOT_PTX(asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));)
   INGOT_HOST(y = exp2f(x);)
   return y;
 }
 INGOT_DEV float fast_reciprocal(float x) {
   float y;
-  INGOT_PTX(asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));)
+  INGOT_PTX(asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));)
   INGOT_HOST(y = 1.0f / x;)
   return y;
 }
-INGOT_DEV float fast_div(float x, float y) { return x * fast_reciprocal(y); }
+INGOT_DEV float with_sign_of(float magnitude, float sign) {
+  return bits_as<float>((bits_as<u32>(magnitude) & 0x7fffffffu) | (bits_as<u32>(sign) & 0x80000000u));
+}
+/// Of any divisor, the smallest ones too.
+INGOT_DEV float fast_div(float x, float y) {
+  float r;
+  INGOT_PTX(asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(y));)
+  INGOT_HOST(r = 1.0f / y;)
+  return x * r;
+}
 INGOT_DEV float fast_exp(float x) { return fast_exp2(x * 1.4426950408889634f); }
 INGOT_DEV float fast_sigmoid(float x) { return fast_reciprocal(1.0f + fast_exp2(x * -1.4426950408889634f)); }
 /// Series near 0, where 1 - 2 / (1 + e^2x) would cancel.
@@ -55,17 +64,22 @@ INGOT_DEV float fast_tanh(float x) {
   const float near = x * fmaf(y, fmaf(y, 0.13333333f, -0.33333333f), 1.0f);
   return fabsf(x) < 0.1f ? near : far;
 }
-/// Abramowitz and Stegun 7.1.26 (an error of 1.5e-7), the series near 0.
-INGOT_DEV float fast_erf(float x) {
-  const float a = fabsf(x), t = fast_reciprocal(fmaf(0.3275911f, a, 1.0f)), y = x * x;
+/// Abramowitz and Stegun 7.1.26: an absolute error of 1.5e-7.
+INGOT_DEV float erf_far(float x) {
+  const float a = fabsf(x), t = fast_reciprocal(fmaf(0.3275911f, a, 1.0f));
   float p = fmaf(t, 1.061405429f, -1.453152027f);
   p = fmaf(t, p, 1.421413741f);
   p = fmaf(t, p, -0.284496736f);
   p = fmaf(t, p, 0.254829592f);
-  const float magnitude = fmaf(-p * t, fast_exp2(y * -1.4426950408889634f), 1.0f), far = x < 0 ? -magnitude : magnitude;
-  const float near = x * fmaf(y, fmaf(y, 0.11283792f, -0.37612639f), 1.1283792f);
-  return a < 0.1f ? near : far;
+  return with_sign_of(fmaf(-p * t, fast_exp2(x * x * -1.4426950408889634f), 1.0f), x);
 }
+/// The series near 0, for the relative error there.
+INGOT_DEV float fast_erf(float x) {
+  const float y = x * x, near = x * fmaf(y, fmaf(y, 0.11283792f, -0.37612639f), 1.1283792f);
+  return fabsf(x) < 0.1f ? near : erf_far(x);
+}
+/// 1 + erf(x), as in Gelu: nothing depends on the relative error of a small erf.
+INGOT_DEV float fast_one_plus_erf(float x) { return 1.0f + erf_far(x); }
 
 template <class T> constexpr bool kIsFloat = false;
 template <> constexpr bool kIsFloat<float> = true;

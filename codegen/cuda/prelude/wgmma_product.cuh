@@ -26,6 +26,8 @@ template <class Plan> struct WgmmaProduct {
   static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }
   static INGOT_DEV int group_m() { return group() % kGroupsM * Plan::warp_m; }
   static INGOT_DEV int group_n() { return group() / kGroupsM % kGroupsN * Plan::warp_n; }
+  /// Of the warpgroups that share a tile, the team this one is in: one team, as a rule.
+  static INGOT_DEV int team() { return group() / (kGroupsM * kGroupsN); }
 
   INGOT_DEV void clear() {
 #pragma unroll

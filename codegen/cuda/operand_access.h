@@ -1,0 +1,64 @@
+// How the operands of a contraction lie in memory: what decides whether a kernel gathers them, copies them by vector, or
+// has TMA send for them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "codegen/kernel/kernel.h"
+
+namespace ingot {
+
+/// An operand over its own axes along k: one axis where the element lies at a fixed distance from the next along all of
+/// them (the weights of a window, whatever the axes of the other operand).
+struct OperandView {
+  Expr value;
+  std::vector<Axis> k;
+};
+OperandView view_of(const Contract& contract, const Expr& value);
+
+/// An operand that is an element of a buffer, or that where `guard` holds and zero elsewhere.
+struct RawAccess {
+  int buffer = 0;
+  Expr index, guard;  // guard: invalid when there is none
+};
+std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
+
+/// An operand that TMA can read: its elements lie at `offset`, one after the other along k or along its other side, and at
+/// constant distances of whole 16 bytes along the rest.
+struct OperandBox {
+  int buffer = 0;
+  Expr offset;             // in elements
+  bool along_k = true;
+  Expr inner, outer, batch;            // extents
+  Expr outer_stride, batch_stride;     // in elements; of an axis of one element, of no meaning
+};
+std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& value, const std::vector<Axis>& side,
+                                      DType element);
+/// The rows of A as pixels of an image that a window goes over, channels last (TMA's im2col mode): pixel (h, w) of the output
+/// reads rows h * step + low + tap * dilation of the input, and zeros outside of it.
+struct WindowAxis {
+  int64_t outputs = 1, extent = 1;   // pixels of the output, and of the input
+  int64_t stride = 0;                // elements between neighbours of the input
+  int64_t step = 1, low = 0, taps = 1, dilation = 1;
+  /// So that the last output is the last place of the window.
+  int64_t high() const { return low + (outputs - 1) * step - (extent - 1); }
+};
+struct OperandWindow {
+  int buffer = 0;
+  int64_t offset = 0, channels = 0;  // elements
+  Expr images;
+  int64_t image_stride = 0;
+  WindowAxis h, w;
+  int64_t taps() const { return h.taps * w.taps; }
+};
+std::optional<OperandWindow> operand_window(const Kernel& kernel, DType element);
+/// The weights of a window: channels, then taps, then columns of the product.
+std::optional<OperandBox> window_weights(const Kernel& kernel, DType element);
+/// The distance between neighbours when the axes are one, 0 where there is one element only; nullopt when they are not one.
+std::optional<Expr> common_stride(const Expr& index, const std::vector<Axis>& axes);
+/// The index with zeros for the axes.
+Expr index_without(Expr index, const std::vector<Axis>& axes);
+
+}  // namespace ingot
