@@ -15,7 +15,7 @@
 namespace ingot {
 namespace {
 
-constexpr double kLargestF16 = 65504;
+constexpr uint16_t kLargestF16 = 0x7bff, kInfinityF16 = 0x7c00;
 
 class Narrower {
  public:
@@ -101,11 +101,14 @@ class Narrower {
     const Tensor& from = *g_.value(v).constant;
     auto to = std::make_shared<Tensor>(type_, from.dims());
     // Masks of the lowest float stay finite: a row of them alone must not become NaN.
-    const double most = type_ == DType::F16 ? kLargestF16 : std::numeric_limits<double>::infinity();
     const auto* items = from.as<float>();
-    for (int64_t i = 0; i < from.count(); ++i) {
-      const double x = items[i];
-      to->set_float(i, std::isinf(x) ? x : std::clamp(x, -most, most));
+    auto* bits = to->mutable_as<uint16_t>();
+    if (type_ == DType::F16) {
+      floats_to_f16(items, bits, from.count());
+      for (int64_t i = 0; i < from.count(); ++i)
+        if ((bits[i] & 0x7fff) == kInfinityF16 && !std::isinf(items[i])) bits[i] = static_cast<uint16_t>((bits[i] & 0x8000) | kLargestF16);
+    } else {
+      floats_to_bf16(items, bits, from.count());
     }
     made = g_.add_constant(std::move(to), g_.value(v).name);
     return made;

@@ -5,6 +5,10 @@
 #include <cmath>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace ingot {
 namespace {
 
@@ -91,6 +95,27 @@ uint16_t float_to_bf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+#if defined(__x86_64__)
+/// Eight at a time; the number of those done.
+__attribute__((target("avx,f16c"))) static int64_t eights_to_f16(const float* from, uint16_t* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  return i;
+}
+#endif
+
+void floats_to_f16(const float* from, uint16_t* to, int64_t count) {
+  int64_t done = 0;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("f16c")) done = eights_to_f16(from, to, count);
+#endif
+  for (int64_t i = done; i < count; ++i) to[i] = float_to_f16(from[i]);
+}
+void floats_to_bf16(const float* from, uint16_t* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = float_to_bf16(from[i]);
 }
 
 namespace {

@@ -63,6 +63,9 @@ int64_t wrap(DType type, int64_t value);
 /// IEEE binary16 and bfloat16, by bits; round to nearest even.
 float f16_to_float(uint16_t bits);
 uint16_t float_to_f16(float value);
+/// Both for many: rounded to nearest even, what is too large becomes infinite.
+void floats_to_f16(const float* from, uint16_t* to, int64_t count);
+void floats_to_bf16(const float* from, uint16_t* to, int64_t count);
 float bf16_to_float(uint16_t bits);
 uint16_t float_to_bf16(float value);
 
