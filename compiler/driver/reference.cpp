@@ -96,12 +96,12 @@ Result<std::vector<Tensor>> run_reference(const Graph& g, const MemoryPlan& plan
   return outputs;
 }
 
-Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) {
+Result<NodeKernel> lower_node(const Graph& graph, const Node& node) {
   Graph g;
   g.name = "constant";
   auto body = std::make_shared<Graph>();
   std::vector<ValueId> outer, inner;
-  std::vector<Tensor> inputs;
+  NodeKernel result;
   std::map<ValueId, ValueId> known;
   for (ValueId v : node.inputs) {
     if (!v.valid()) {
@@ -112,7 +112,7 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) 
       known[v] = body->add_input(graph.value(v).type, "");
       body->value(known[v]).content = graph.value(v).content;
       outer.push_back(g.add_input(graph.value(v).type, ""));
-      inputs.push_back(*graph.value(v).constant);
+      result.inputs.push_back(v);
     }
     inner.push_back(known[v]);
   }
@@ -132,8 +132,20 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) 
   g.outputs = g.node(fused).outputs;
   MemoryPlan plan;
   plan.order = {fused};
-  const LoweredProgram lowered = INGOT_TRY(lower_program(g, plan));
-  return run_reference(g, plan, lowered, {}, inputs);
+  result.kernel = std::move(INGOT_TRY(lower_program(g, plan)).kernels[0]);
+  return result;
+}
+
+Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) {
+  const NodeKernel lowered = INGOT_TRY(lower_node(graph, node));
+  std::vector<Tensor> inputs, outputs;
+  for (ValueId v : lowered.inputs) inputs.push_back(*graph.value(v).constant);
+  for (ValueId v : node.outputs) outputs.push_back(INGOT_TRY(make_tensor(graph.value(v).type, {})));
+  std::vector<Tensor*> args;
+  for (auto* list : {&inputs, &outputs})
+    for (Tensor& t : *list) args.push_back(&t);
+  INGOT_TRY(run_kernel(lowered.kernel, args, {}));
+  return outputs;
 }
 
 }  // namespace ingot
