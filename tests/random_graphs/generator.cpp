@@ -61,9 +61,20 @@ GraphCase Generator::run() {
   GraphCase c;
   c.seed = seed_;
   for (const Expr& s : symbols_) graph_.symbols.push_back(s);
+  bind_symbols();
   c.text = print_graph(graph_);
   c.sizes = choose_sizes();
   return c;
+}
+
+/// A symbol gets its value from the dims of an input.
+void Generator::bind_symbols() {
+  for (const Expr& s : symbols_) {
+    const bool bound = std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](ValueId v) {
+      return std::any_of(shape(v).begin(), shape(v).end(), [&](const Expr& d) { return d.same(s); });
+    });
+    if (!bound) input(DType::F32, {s});
+  }
 }
 
 /// Sinks, mostly; also values that others read, the same value twice, an input.

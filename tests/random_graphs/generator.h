@@ -82,6 +82,7 @@ class Generator {
   ValueId heads(ValueId x, const Expr& heads, const Expr& width);
   ValueId batch_norm(ValueId x);
   void choose_outputs();
+  void bind_symbols();
   std::vector<Sizes> choose_sizes();
 
   std::mt19937_64 rng_;

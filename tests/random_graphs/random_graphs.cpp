@@ -61,7 +61,7 @@ void report(const Options& o, const GraphCase& c, const CheckResult& r, const st
   std::vector<Variant> same = variants;
   if (!r.variant.empty()) std::erase_if(same, [&](const Variant& v) { return v.name() != r.variant; });
   Shrunk s{c, r, 0};
-  if (!o.no_shrink)
+  if (!o.no_shrink && r.fault != Fault::BadCase)
     s = shrink(c, r, [&](const GraphCase& smaller) { return check_isolated(smaller, same, r.fault == Fault::Hang ? 5 : o.seconds); });
   std::filesystem::create_directories(o.output_dir);
   const std::string path = fmt::format("{}/{}.ir", o.output_dir, c.seed);
