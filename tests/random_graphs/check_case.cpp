@@ -135,8 +135,8 @@ std::string test_comparison(const GraphCase& c) {
     const double before = out.value[static_cast<size_t>(at)], slack = out.slack[static_cast<size_t>(at)];
     // An element that is steady to a hundredth of the output's size must not move by a twentieth of it unnoticed.
     if (std::isnan(slack) || !std::isfinite(before) || slack > 0.01 * out.scale) continue;
-    const double after = before + (rng() % 2 ? 0.05 : -0.05) * out.scale;
-    is_float(out.type) ? t.set_float(at, after) : t.set_int(at, static_cast<int64_t>(before) + 1);
+    const double after = is_float(out.type) ? before + (rng() % 2 ? 0.05 : -0.05) * out.scale : out.type == DType::Bool ? 1 - before : before + 1;
+    is_float(out.type) ? t.set_float(at, after) : t.set_int(at, static_cast<int64_t>(after));
     if (compare_with(t, out).equal) return fmt::format("element {} of {}: {} for {} went unnoticed", at, describe(out.type, out.dims), after, before);
   }
   return "";

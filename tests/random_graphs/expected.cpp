@@ -67,6 +67,7 @@ int64_t terms_of(const Graph& g, const Node& n) {
     if (form.combine != Combine::Sum && form.combine != Combine::Product) return 0;
     extents = form.extents;
   } else {
+    if (n.op->name == "Sum" || n.op->name == "Mean") return static_cast<int64_t>(n.inputs.size());
     return n.op->name == "CumSum" || n.op->name == "CumProd" ? 64 : 0;
   }
   return std::max<int64_t>(1, element_count(extents).as_int().value_or(1));
@@ -147,7 +148,7 @@ struct Expectation::Pass {
       double v = t.float_at(i);
       if (amplitude > 0 && !silent && std::isfinite(v)) {
         const double x_size = same_count ? std::abs(x->float_at(i)) : 1;
-        const double from_function = s.function.units * inner * (std::abs(v) + s.function.base + s.function.by_input * x_size);
+        const double from_function = s.function.units * (inner * (std::abs(v) + s.function.base + s.function.by_input * x_size) + tiny_of(compute_type(type)) * (1 + x_size));
         const double own = v == 0 ? 0 : unit * std::abs(v) + tiny_of(kept);
         v += noise.next() * amplitude * (own + from_function);
       }
@@ -233,9 +234,11 @@ void widen_slack(ExpectedOutput& out, const Tensor& sample) {
 void finish(ExpectedOutput& out) {
   double squares = 0, count = 0;
   const double unit = is_float(out.type) ? unit_of(out.type) : 0, tiny = is_float(out.type) ? tiny_of(out.type) : 0;
+  const double largest = out.type == DType::F16 ? 65504 : out.type == DType::F64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   for (size_t i = 0; i < out.value.size(); ++i) {
     if (class_of(out.value[i]) != 0) continue;
     out.slack[i] += 2 * unit * std::abs(out.value[i]) + tiny;
+    if (is_float(out.type) && std::abs(out.value[i]) + 2 * out.slack[i] > largest) out.slack[i] = NAN;  // may be infinite
     squares += out.value[i] * out.value[i], ++count;
   }
   out.scale = count > 0 ? std::sqrt(squares / count) : 0;
@@ -270,6 +273,13 @@ Comparison compare_with(const Tensor& got, const ExpectedOutput& want) {
     return c;
   }
   double worst = 0;
+  if (got.type() == DType::Bool)
+    for (int64_t i = 0; i < got.count(); ++i)
+      if (const int byte = got.as<uint8_t>()[i]; byte > 1) {
+        c.equal = false;
+        c.text = fmt::format("element {} of {} is the byte {}, no truth value", i, describe(got.type(), got.dims()), byte);
+        return c;
+      }
   for (int64_t i = 0; i < got.count(); ++i) {
     const auto at = static_cast<size_t>(i);
     const double slack = want.slack[at], expected = want.value[at], value = value_at(got, i);

@@ -149,20 +149,22 @@ ValueId Generator::value_of_rank(size_t low, size_t high, bool floats) {
   return made;
 }
 
+ValueId Generator::find_broadcasting(DType t, ValueId x) {
+  const Shape s = shape(x);
+  return find([&](const TensorType& other) {
+    if (other.dtype != t) return false;
+    for (size_t i = 0; i < std::min(other.rank(), s.size()); ++i) {
+      const Expr &a = other.shape[other.rank() - 1 - i], &b = s[s.size() - 1 - i];
+      if (!a.is_const(1) && !b.is_const(1) && !proves_equal(a, b)) return false;
+    }
+    return true;
+  });
+}
+
 ValueId Generator::partner(ValueId x) {
   const Shape s = shape(x);
   const DType t = type(x).dtype;
-  if (chance(0.45)) {
-    const ValueId v = find([&](const TensorType& other) {
-      if (other.dtype != t) return false;
-      for (size_t i = 0; i < std::min(other.rank(), s.size()); ++i) {
-        const Expr &a = other.shape[other.rank() - 1 - i], &b = s[s.size() - 1 - i];
-        if (!a.is_const(1) && !b.is_const(1) && !proves_equal(a, b)) return false;
-      }
-      return true;
-    });
-    if (v.valid()) return v;
-  }
+  if (const ValueId v = chance(0.45) ? find_broadcasting(t, x) : ValueId(); v.valid()) return v;
   Shape other = s;
   const int64_t form = below(5);
   if (form == 0) other.clear();

@@ -41,6 +41,8 @@ class Generator {
   ValueId find(const std::function<bool(const TensorType&)>& fits);
   ValueId value_of_rank(size_t low, size_t high, bool floats = true);
   ValueId partner(ValueId x);  // of the same type, broadcasting with x
+  /// A pool value of the type whose dims are 1 or x's; invalid when there is none.
+  ValueId find_broadcasting(DType t, ValueId x);
   Shape random_shape(size_t rank);
   bool keep(ValueId v);  // into the pool, unless it is too large
   ValueId add(const std::string& op, std::vector<ValueId> inputs, FieldTexts attrs = {});

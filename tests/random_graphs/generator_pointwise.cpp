@@ -70,13 +70,15 @@ bool Generator::choice() {
     const ValueId low = chance(0.8) ? numbers(t, {}, {is_signed(t) ? -1.0 : 1.0}) : ValueId();
     return keep(add("Clip", {x, low, chance(0.8) ? numbers(t, {}, {2}) : ValueId()}));
   }
-  ValueId condition = find([](const TensorType& c) { return c.dtype == DType::Bool; });
+  ValueId condition = find_broadcasting(DType::Bool, x);
   if (!condition.valid() || chance(0.4)) {
-    const ValueId y = value_of_rank(0, 4);
-    condition = add("Greater", {y, numbers(type(y).dtype, {}, {0.25})});
-    if (chance(0.4)) condition = fresh(DType::Bool, chance(0.5) ? shape(x) : Shape{}, 0.5);
+    const ValueId y = find_broadcasting(main_, x);
+    if (y.valid() && chance(0.6)) condition = add("Greater", {y, numbers(main_, {}, {0.25})});
+    else condition = fresh(DType::Bool, chance(0.5) ? shape(x) : Shape{}, 0.5);
   }
-  return keep(add("Where", {condition, x, partner(x)}));
+  // All three operands must broadcast with one another, not only with x.
+  const bool widens = !same_shape(broadcast(shape(condition), shape(x)).value(), shape(x));
+  return keep(add("Where", {condition, x, widens ? numbers(t, {}, {1}) : partner(x)}));
 }
 
 bool Generator::integers() {
