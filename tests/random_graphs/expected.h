@@ -20,6 +20,7 @@ struct ExpectedOutput {
   DType type = DType::F32;
   std::vector<int64_t> dims;
   std::vector<double> value, slack;  // of each element; NaN slack: unknown
+  std::vector<int64_t> whole;        // instead of `value`, which is rounded, where the type is no float
   double scale = 0;                  // root of the mean square of the finite values
 };
 

@@ -43,7 +43,9 @@ GraphCase Generator::run() {
       {4, &Generator::expand},     {4, &Generator::gather},      {1, &Generator::triangle},   {8, &Generator::reduce},
       {4, &Generator::softmax},    {5, &Generator::norm},        {9, &Generator::matmul},     {3, &Generator::parallel_products},
       {2, &Generator::perceptron}, {9, &Generator::convolution}, {4, &Generator::pool},       {4, &Generator::attention},
-      {1, &Generator::running_sum}};
+      {1, &Generator::running_sum}, {2, &Generator::resize},     {4, &Generator::choose_elements}, {3, &Generator::quantized},
+      {3, &Generator::blocks},     {2, &Generator::einsum},      {3, &Generator::statistics}, {4, &Generator::gemm},
+      {3, &Generator::transformer_parts}, {1, &Generator::recurrent}};
   int total = 0;
   for (const auto& [weight, step] : kSteps) total += weight;
   keep(input(main_, random_shape(1 + static_cast<size_t>(below(4)))));

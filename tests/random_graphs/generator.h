@@ -6,6 +6,7 @@
 #include <random>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ops/onnx_node.h"
 #include "tests/random_graphs/graph_case.h"
 
 namespace ingot::testing {
@@ -50,8 +51,9 @@ class Generator {
   ValueId reshape(ValueId x, const Shape& s) { return add("Reshape", {x}, {{"shape", field_text(s)}}); }
   ValueId transpose(ValueId x, const std::vector<int64_t>& perm) { return add("Transpose", {x}, {{"perm", field_text(perm)}}); }
   ValueId activation(ValueId x);
+  ValueId third(ValueId x, ValueId y);
 
-  // steps: generator_pointwise.cpp, generator_movement.cpp, generator_layers.cpp
+  // steps: generator_pointwise.cpp, generator_movement.cpp, generator_layers.cpp, generator_imported.cpp
   bool unary();
   bool binary();
   bool comparison();
@@ -77,6 +79,20 @@ class Generator {
   bool pool();
   bool attention();
   bool running_sum();
+  /// What the operator's import rule makes of the inputs; empty when it refuses them.
+  std::vector<ValueId> onnx(const std::string& name, std::vector<ValueId> inputs, std::map<std::string, OnnxAttr> attrs = {}, size_t outputs = 1,
+                            const std::string& domain = "");
+  bool keep_all(const std::vector<ValueId>& values);
+  ValueId whole_numbers(const std::vector<int64_t>& items);
+  bool resize();
+  bool choose_elements();
+  bool quantized();
+  bool blocks();
+  bool einsum();
+  bool statistics();
+  bool gemm();
+  bool transformer_parts();
+  bool recurrent();
   // parts of layers
   ValueId image(size_t spatial);
   FieldTexts window(ValueId x, std::vector<int64_t>& kernel, bool pools);

@@ -38,19 +38,25 @@ bool Generator::unary() {
 bool Generator::binary() {
   const ValueId x = value_of_rank(0, 5);
   const int64_t kind = below(10);
-  if (kind == 0) return keep(add(pick_name({"Max", "Min", "Sum", "Mean"}), {x, partner(x), partner(x)}));
+  const ValueId y = partner(x);
+  if (kind == 0) return keep(add(pick_name({"Max", "Min", "Sum", "Mean"}), {x, y, third(x, y)}));
   if (kind == 1) {
     static const std::vector<double> kExponents = {2, 3, 1, 0.5, -1, 0, 4, 1.5};
     return keep(scalar_op("Pow", chance(0.5) ? add("Abs", {x}) : x, pick(kExponents)));
   }
-  if (kind == 2) return keep(add("PRelu", {x, partner(x)}));
+  if (kind == 2) return keep(add("PRelu", {x, y}));
   if (kind == 3) {
     static const std::vector<double> kFactors = {0, 1, -1, 2, 0.5, 0.125, 3};
     return keep(scalar_op(pick_name({"Add", "Sub", "Mul", "Div"}), x, pick(kFactors)));
   }
-  const ValueId y = partner(x);
   const bool swapped = chance(0.3);
   return keep(add(pick_name({"Add", "Add", "Sub", "Mul", "Mul", "Div"}), {swapped ? y : x, swapped ? x : y}));
+}
+
+/// An operand beside x and y: all three must broadcast with one another.
+ValueId Generator::third(ValueId x, ValueId y) {
+  const bool widens = !same_shape(broadcast(shape(x), shape(y)).value(), shape(x));
+  return widens ? numbers(type(x).dtype, {}, {1}) : partner(x);
 }
 
 bool Generator::comparison() {
@@ -76,9 +82,7 @@ bool Generator::choice() {
     if (y.valid() && chance(0.6)) condition = add("Greater", {y, numbers(main_, {}, {0.25})});
     else condition = fresh(DType::Bool, chance(0.5) ? shape(x) : Shape{}, 0.5);
   }
-  // All three operands must broadcast with one another, not only with x.
-  const bool widens = !same_shape(broadcast(shape(condition), shape(x)).value(), shape(x));
-  return keep(add("Where", {condition, x, widens ? numbers(t, {}, {1}) : partner(x)}));
+  return keep(add("Where", {condition, x, third(x, condition)}));
 }
 
 bool Generator::integers() {

@@ -80,7 +80,7 @@ class Editor {
   }
   Result<AttrsBox> attributes(const Node& n) const {
     if (n.attrs.empty()) return n.attrs;
-    if (n.op->name == "Cast" && edit_.type) {
+    if ((n.op->name == "Cast" || n.op->name == "QuantizeTo") && edit_.type) {
       CastAttrs a = n.attrs.as<CastAttrs>();
       a.to = edit_.type(a.to);
       return AttrsBox::of(a);
