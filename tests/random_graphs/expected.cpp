@@ -58,6 +58,7 @@ FunctionError function_error(std::string_view name) {
 }
 /// How many terms an element of the node sums; 0 when it sums none.
 int64_t terms_of(const Graph& g, const Node& n) {
+  if (n.op->name.starts_with("Resize")) return n.op->name == "Resize" ? 64 : 400;  // weights follow from coordinates, which are rounded
   const NodeView view(g, n);
   Shape extents;
   if (auto* c = n.op->lowers_as<Contraction>()) {
@@ -68,7 +69,6 @@ int64_t terms_of(const Graph& g, const Node& n) {
     extents = form.extents;
   } else {
     if (n.op->name == "Sum" || n.op->name == "Mean") return static_cast<int64_t>(n.inputs.size());
-    if (n.op->name.starts_with("Resize")) return n.op->name == "Resize" ? 64 : 400;  // weights follow from coordinates, which are rounded
     return n.op->name == "CumSum" || n.op->name == "CumProd" ? 64 : 0;
   }
   return std::max<int64_t>(1, element_count(extents).as_int().value_or(1));
