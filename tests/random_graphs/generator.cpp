@@ -11,7 +11,6 @@
 namespace ingot::testing {
 namespace {
 
-constexpr int64_t kMostElements = 3000;  // of a value, with symbols at kUsualSize
 constexpr int64_t kUsualSize = 5;
 constexpr size_t kMostRank = 5;
 
@@ -20,9 +19,13 @@ constexpr size_t kMostRank = 5;
 GraphCase generate_case(uint64_t seed) { return Generator(seed).run(); }
 
 Generator::Generator(uint64_t seed) : rng_(seed), seed_(seed), builder_(graph_) {
-  static const std::vector<int64_t> kSizes = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 24, 31, 32, 33};
+  static const std::vector<int64_t> kUsual = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 24, 31, 32, 33};
+  static const std::vector<int64_t> kLarge = {1, 3, 16, 33, 48, 63, 64, 65, 97, 100, 127, 128, 130};
+  const bool large = chance(0.1);  // several tiles, panels and vectors an axis
+  const std::vector<int64_t>& sizes = large ? kLarge : kUsual;
+  most_elements_ = large ? 25000 : 3000;
   const int64_t count = 2 + below(3);
-  for (int64_t i = 0; i < count; ++i) dims_.emplace_back(pick(kSizes));
+  for (int64_t i = 0; i < count; ++i) dims_.emplace_back(pick(sizes));
   if (chance(0.5)) dims_.emplace_back(1);
   if (chance(0.04)) dims_.emplace_back(0);
   if (chance(0.55)) {
@@ -183,7 +186,7 @@ Shape Generator::random_shape(size_t rank) {
   for (size_t i = 0; i < rank; ++i) {
     s.push_back(pick_dim());
     const auto count = evaluate_int(element_count(s), {{"N", kUsualSize}, {"M", kUsualSize}});
-    if (!count || *count > kMostElements) s.back() = 1 + below(2);
+    if (!count || *count > most_elements_) s.back() = 1 + below(2);
   }
   return s;
 }
@@ -191,7 +194,7 @@ Shape Generator::random_shape(size_t rank) {
 bool Generator::keep(ValueId v) {
   if (!v.valid()) return false;
   const auto count = evaluate_int(element_count(shape(v)), {{"N", kUsualSize}, {"M", kUsualSize}});
-  if (!count || *count > kMostElements || rank(v) > kMostRank) return false;
+  if (!count || *count > most_elements_ || rank(v) > kMostRank) return false;
   pool_.push_back(v);
   return true;
 }

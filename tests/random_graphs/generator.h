@@ -110,6 +110,7 @@ class Generator {
   std::vector<ValueId> pool_;
   std::vector<Expr> dims_, symbols_;
   DType main_ = DType::F32;
+  int64_t most_elements_ = 0;  // of a value, with symbols at a usual size
 };
 
 }  // namespace ingot::testing
