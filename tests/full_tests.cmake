@@ -80,6 +80,7 @@ add_test(NAME shared_store COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/shared_store
 set_tests_properties(shared_store PROPERTIES LABELS "runtime" TIMEOUT 300)
 ingot_test(dynamic_shapes_test LABELS models LINK ingot_driver)
 ingot_test(refit_test LABELS numeric LINK ingot_driver)
+ingot_test(bisect_test LABELS numeric fast LINK ingot_driver)
 add_executable(gpu_session_test gpu_session_test.cpp)
 target_link_libraries(gpu_session_test PRIVATE ingot_runtime)
 ingot_final_link(gpu_session_test)

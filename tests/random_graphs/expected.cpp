@@ -136,7 +136,9 @@ struct Expectation::Pass {
     const DType type = s.input_types[input];
     const double wide_unit = unit_of(compute_type(type)) * (1 + 0.15 * static_cast<double>(s.terms));
     const double own = s.constant_input[input] || storage != DType::F32 ? unit_of(stored(type)) : 0;
-    for (int64_t i = 0; i < t.count(); ++i) out.set_float(i, t.float_at(i) * (1 + noise.next() * amplitude * (wide_unit + own)));
+    // Equal terms are rounded in the same direction, so a part of the noise is common to all.
+    const double common = 1 + noise.next() * amplitude * wide_unit;
+    for (int64_t i = 0; i < t.count(); ++i) out.set_float(i, t.float_at(i) * common * (1 + noise.next() * amplitude * (wide_unit + own)));
     return out;
   }
   void move_output(Tensor& t, const Step& s, size_t output, const Tensor* x) {
