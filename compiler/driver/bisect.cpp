@@ -44,18 +44,15 @@ void show_all_values(Compilation& c, int lanes) {
   c.plan = plan_memory(c.graph, lanes);
 }
 
-Result<ValueTensors> run_on(const Compilation& c, const OpenDevice& device, const CompileOptions& o, const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> run_on(const Compilation& c, const OpenDevice& device, const CompileOptions& o, const std::vector<Tensor>& inputs) {
+  if (!device.device) return run_reference(c.graph, c.plan, c.lowered, c.requirements, inputs);
   const TargetTraits traits = INGOT_TRY(traits_for(o));
   const KernelCompiler compiler = INGOT_TRY(kernel_compiler(o.targets, traits, std::make_shared<runtime::Store>()));
   auto program = std::make_shared<runtime::Program>(INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, compiler, {})));
   program->target = device.target;
   const auto engine = INGOT_TRY(runtime::Engine::create(program, device.device));
   const auto session = INGOT_TRY(runtime::Session::create(engine));
-  const std::vector<Tensor> outputs = INGOT_TRY(session->run(inputs));
-  ValueTensors values;
-  for (size_t i = 0; i < inputs.size(); ++i) values.emplace(c.graph.inputs[i], inputs[i]);
-  for (size_t i = 0; i < outputs.size(); ++i) values.insert_or_assign(c.graph.outputs[i], outputs[i]);
-  return values;
+  return session->run(inputs);
 }
 
 std::string in_words(const WrongGroup& g, size_t groups) {
@@ -93,19 +90,26 @@ Result<std::optional<WrongGroup>> first_wrong_group(const Compilation& c, const 
 
 namespace {
 
-/// The outputs of the model on the interpreter when the first `count` passes have run. Those that a program cannot do without
-/// follow; others do not.
-Result<std::vector<Tensor>> run_after(const OnnxModel& model, CompileOptions o, size_t count, const std::vector<Tensor>& inputs) {
+/// Only the first `count` passes run, and those that a program cannot do without.
+CompileOptions with_passes(CompileOptions o, size_t count) {
   const auto passes = pipeline();
-  for (size_t i = count; i < passes.size(); ++i)
-    if (std::string_view(passes[i].name) != "decompose" && std::string_view(passes[i].name) != "form_groups") o.skip.emplace_back(passes[i].name);
-  const auto grouping = std::find_if(passes.begin(), passes.end(), [](const Pass& p) { return std::string_view(p.name) == "form_groups"; });
-  o.fuse = o.fuse && count > static_cast<size_t>(grouping - passes.begin());
-  const Compilation c = INGOT_TRY(lower_model(model, o));
+  bool groups = false;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const std::string_view name = passes[i].name;
+    if (i >= count && name != "decompose" && name != "form_groups") o.skip.emplace_back(name);
+    groups |= i < count && name == "form_groups";
+  }
+  o.fuse = o.fuse && groups;
+  return o;
+}
+Result<std::vector<Tensor>> run_after(const OnnxModel& model, const CompileOptions& o, size_t count, const std::vector<Tensor>& inputs) {
+  const Compilation c = INGOT_TRY(lower_model(model, with_passes(o, count)));
   return run_reference(c.graph, c.plan, c.lowered, c.requirements, inputs);
 }
 
 }  // namespace
+
+CompileOptions without_passes(const CompileOptions& options) { return with_passes(options, 0); }
 
 Result<std::string> first_wrong_pass(const OnnxModel& model, const CompileOptions& o, const std::vector<Tensor>& inputs, Tolerance tolerance) {
   const std::vector<Tensor> want = INGOT_TRY(run_after(model, o, 0, inputs));
@@ -124,7 +128,7 @@ Result<std::string> first_wrong_pass(const OnnxModel& model, const CompileOption
 
 Result<std::string> explain_difference(const std::string& path, const std::string& name, const CompileOptions& options, const std::vector<Tensor>& inputs,
                                        Tolerance tolerance) {
-  const OpenDevice device = INGOT_TRY(open_device(name));
+  const OpenDevice device = name == "interpreter" ? OpenDevice{nullptr, "cpu"} : INGOT_TRY(open_device(name));
   CompileOptions o = options;
   o.targets = {device.target};
   const OnnxModel model = INGOT_TRY(read_model(path));
@@ -132,7 +136,10 @@ Result<std::string> explain_difference(const std::string& path, const std::strin
   if (!c.scripts.empty()) return std::string("the model runs in parts, whose groups are not looked at one by one");
   show_all_values(c, o.lanes);
   c.lowered = INGOT_TRY(lower_program(c.graph, c.plan));
-  const ValueTensors values = INGOT_TRY(run_on(c, device, o, inputs));
+  const std::vector<Tensor> outputs = INGOT_TRY(run_on(c, device, o, inputs));
+  ValueTensors values;
+  for (size_t i = 0; i < inputs.size(); ++i) values.emplace(c.graph.inputs[i], inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) values.insert_or_assign(c.graph.outputs[i], outputs[i]);
   if (const auto group = INGOT_TRY(first_wrong_group(c, inputs, values, tolerance))) return in_words(*group, c.plan.order.size());
   const std::string pass = INGOT_TRY(first_wrong_pass(model, o, inputs, tolerance));
   if (!pass.empty()) return fmt::format("every group computes what its operators say; the pass {} changes the results (`opt --until` prints the graph before it)", pass);

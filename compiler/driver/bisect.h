@@ -25,6 +25,9 @@ Result<std::optional<WrongGroup>> first_wrong_group(const Compilation& c, const 
 /// The first pass after which the model, each operator by itself, gives other results; empty when none does.
 Result<std::string> first_wrong_pass(const OnnxModel& model, const CompileOptions& options, const std::vector<Tensor>& inputs, Tolerance tolerance);
 
+/// Options for a program that does what the imported operators say, one kernel an operator: no pass runs that it can do without.
+CompileOptions without_passes(const CompileOptions& options);
+
 /// Compiles the model once more, with every value between kernels as an output, runs it on the device and says in words what
 /// differs first.
 Result<std::string> explain_difference(const std::string& path, const std::string& device, const CompileOptions& options, const std::vector<Tensor>& inputs,

@@ -154,9 +154,7 @@ struct CheckArgs {
 Outcome run_check(const CheckArgs& a) {
   CompileOptions o = INGOT_TRY(a.common.to_compile());
   const Model fused = INGOT_TRY(Model::load(a.model, a.device, o));
-  CompileOptions apart = o;
-  apart.fuse = false;
-  const Model reference = INGOT_TRY(Model::load(a.model, "interpreter", apart));
+  const Model reference = INGOT_TRY(Model::load(a.model, "interpreter", without_passes(o)));
   int bad = 0;
   std::optional<std::vector<Tensor>> wrong;  // inputs that give a wrong output
   for (int64_t batch : a.batches) {
