@@ -7,8 +7,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,7 +90,14 @@ class CPrinter {
   void each_lane(const std::function<void()>& print);
   /// Loads by vector access what `e` reads at neighbouring places.
   void load_vectors(const Expr& e);
-  void load_vectors_under(const Expr& e, const std::string& guard, ExprSet& done);
+  using Guards = std::set<std::string>;  // conditions under which a load is read; "" is always
+  struct GuardedLoads {
+    std::vector<Expr> order;
+    ExprMap<Guards> guards;
+    std::map<std::string, ExprSet> seen;  // by guard
+  };
+  void find_vectors(const Expr& e, const std::string& guard, GuardedLoads& found);
+  void load_vector(const Expr& e, const Guards& guards);
   /// The index of the first neighbour, if the access is neighbouring and aligned for the lanes.
   std::optional<Expr> neighbour_base(int buffer, const Expr& index) const;
   /// Runs `print` in vector mode: `inner` takes the values of `base` + 0 ... width - 1; the caller has bound `base`.
@@ -105,6 +114,7 @@ class CPrinter {
     bool is_int = false;
   };
   std::unordered_map<std::string, LaneValue> arrays_;  // variant symbols by name
+  ExprMap<Guards> loaded_under_;  // vectors by what they were loaded under: other places may need more
   std::vector<Alloc> scratch_;  // in order of their buffer numbers
 };
 

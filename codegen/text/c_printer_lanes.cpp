@@ -1,6 +1,8 @@
 // Vector mode of CPrinter: neighbouring points by one thread, with vector loads and stores.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
 #include "compiler/support/result.h"
@@ -70,39 +72,52 @@ std::optional<Expr> CPrinter::neighbour_base(int buffer, const Expr& index) cons
 
 void CPrinter::load_vectors(const Expr& e) {
   if (!lanes_) return;
-  ExprSet done;
-  load_vectors_under(e, "", done);
+  GuardedLoads found;
+  find_vectors(e, "", found);
+  for (const Expr& load : found.order) load_vector(load, found.guards[load]);
 }
 
-void CPrinter::load_vectors_under(const Expr& e, const std::string& guard, ExprSet& done) {
-  if (e.op() == ExprOp::Const || e.op() == ExprOp::Symbol || !done.insert(e).second) return;
+/// A load that several places share is found once for each guard that leads to it.
+void CPrinter::find_vectors(const Expr& e, const std::string& guard, GuardedLoads& found) {
+  if (e.op() == ExprOp::Const || e.op() == ExprOp::Symbol || !found.seen[guard].insert(e).second) return;
   if (e.op() == ExprOp::Select) {
-    load_vectors_under(e.arg(0), guard, done);
+    find_vectors(e.arg(0), guard, found);
     if (varies(e.arg(0))) return;  // which side a lane takes differs: its loads stay behind its own guard
     const std::string condition = expr_.named(e.arg(0), "inside"), prefix = guard.empty() ? guard : guard + " && ";
-    load_vectors_under(e.arg(1), prefix + condition, done);
-    load_vectors_under(e.arg(2), prefix + "!" + condition, done);
+    find_vectors(e.arg(1), prefix + condition, found);
+    find_vectors(e.arg(2), prefix + "!" + condition, found);
     return;
   }
-  for (const Expr& a : e.args()) load_vectors_under(a, guard, done);
-  if (e.op() != ExprOp::Load) return;
-  const auto base = neighbour_base(e.buffer(), e.arg(0));
-  if (!base || expr_.has_value(e)) return;
+  for (const Expr& a : e.args()) find_vectors(a, guard, found);
+  if (e.op() != ExprOp::Load || !neighbour_base(e.buffer(), e.arg(0))) return;
+  if (found.guards[e].empty()) found.order.push_back(e);
+  found.guards[e].insert(guard);
+}
+
+void CPrinter::load_vector(const Expr& e, const Guards& guards) {
+  if (expr_.has_value(e)) {
+    const auto known = loaded_under_.find(e);
+    const auto covered = [&](const std::string& g) { return known->second.count("") || known->second.count(g); };
+    if (known == loaded_under_.end() || std::all_of(guards.begin(), guards.end(), covered)) return;
+  }
+  loaded_under_[e] = guards;
   bool changes = false;
   each_access(kernel_.body,
               [&](int buffer, const Expr&, bool is_store) { changes |= is_store && buffer == e.buffer(); });
   const DType type = buffer_type(e.buffer());
   const std::string name = expr_.fresh(buffer_name(e.buffer()) + "_in");
-  const std::string at = expr_.operand(*base);
+  const std::string at = expr_.operand(*neighbour_base(e.buffer(), e.arg(0)));
   const std::string load = fmt::format("{}<{}>({} + {})", changes ? "load_vec_changing" : "load_vec", lanes_->width,
                                        pointer(e.buffer()), at);
   expr_.include("memory.cuh");
   const std::string vec = fmt::format("Vec<{}, {}>", c_storage_type(type), lanes_->width);
-  if (guard.empty()) {
+  if (guards.count("")) {
     out_.line(fmt::format("const {} {} = {};", vec, name, load));
   } else {
+    std::string any;
+    for (const std::string& g : guards) any += (any.empty() ? "" : " || ") + (guards.size() > 1 ? "(" + g + ")" : g);
     out_.line(fmt::format("{} {} = {{}};", vec, name));
-    out_.line(fmt::format("if ({}) {} = {};", guard, name, load));
+    out_.line(fmt::format("if ({}) {} = {};", any, name, load));
   }
   expr_.bind_value(e, from_storage(type, name + "[v]"));
 }

@@ -72,6 +72,20 @@ Sample row_guard(int64_t rows, int64_t columns) {
   return {"row_guard", k, {}, 0};
 }
 
+Sample shared_behind_guards(int64_t rows, int64_t columns) {
+  const Expr n = Expr::symbol("N", 1, 4096);
+  const Expr i = index("row", n), j = index("col", columns);
+  Kernel k = kernel("concat",
+                    {input("x", DType::F32, {n, columns}), input("w", DType::F32, {columns}),
+                     output("out0", DType::F32, {n, columns}), output("out1", DType::F32, {n, columns})},
+                    {axis(i), axis(j)});
+  k.dims = {n};
+  const Expr x = Expr::load(0, DType::F32, i * columns + j), w = Expr::load(1, DType::F32, j);
+  k.body.push_back({Store{2, i * columns + j, select(lt(i, 4), x * w, select(lt(i, 8), f32(3), x - w))}});
+  k.body.push_back({Store{3, i * columns + j, w + x}});
+  return {"shared_behind_guards", k, {{"N", rows}}, 1e-6};
+}
+
 Sample math_zoo(int64_t count, DType type) {
   const Expr i = index("i", count);
   Kernel k = kernel("gelu_zoo",
@@ -394,6 +408,7 @@ std::vector<Sample> all_samples() {
           broadcast_add(9, 12, DType::F64),
           shifted_pad(13, 40),
           row_guard(11, 36),
+          shared_behind_guards(12, 36),
           math_zoo(999, DType::F32),
           math_zoo(130, DType::F64),
           integer_zoo(513, DType::I32),

@@ -75,7 +75,9 @@ void report(const Options& o, const GraphCase& c, const CheckResult& r, const st
 
 CheckResult check_seed(uint64_t seed, const std::vector<std::string>& devices, const std::string& only) {
   const GraphCase c = generate_case(seed);
-  CheckResult r = check_case(c, chosen(variants_for(seed, devices), only));
+  const std::vector<Variant> variants = chosen(variants_for(seed, devices), only);
+  if (variants.empty()) return {};
+  CheckResult r = check_case(c, variants);
   if (r.fault != Fault::None) return r;
   r.text = test_comparison(c);
   if (!r.text.empty()) r.fault = Fault::Wrong, r.variant = "comparison";

@@ -143,8 +143,8 @@ void add_devices(std::vector<Variant>& list, uint64_t turn, const std::vector<st
     if (d == "interpreter" || d == "text") continue;
     if (d == "emulator" && turn % 8 != 0) continue;  // each kernel goes through a C++ compiler
     list.push_back({d});
-    if (turn % 3 == 1) list.push_back({d, "cpu", skip});
-    if (turn % 6 == 2) list.push_back({.device = d, .fuse = false});
+    if (turn % 6 == 1) list.push_back({d, "cpu", skip});
+    if (turn % 12 == 2) list.push_back({.device = d, .fuse = false});
   }
 }
 
