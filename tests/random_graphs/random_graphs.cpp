@@ -30,7 +30,7 @@ struct Options {
   std::string output_dir = "random_graphs_failures", only;
   double seconds = 60;     // for one graph
   double most_seconds = 0;  // for the run; 0: no limit
-  bool cuda_text = false, print = false, no_shrink = false, verbose = false;
+  bool cuda_text = false, nvrtc = false, print = false, no_shrink = false, verbose = false;
   int most_failures = 20;
 };
 
@@ -38,6 +38,7 @@ std::vector<std::string> devices_of(const Options& o) {
   std::vector<std::string> list{"interpreter", "text"};
   list.insert(list.end(), o.devices.begin(), o.devices.end());
   if (o.cuda_text) list.emplace_back("emulator");
+  if (o.nvrtc) list.emplace_back("nvrtc");
   return list;
 }
 std::vector<Variant> chosen(std::vector<Variant> variants, const std::string& only) {
@@ -151,6 +152,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", o.seed, "of the first graph; the next has the next one");
   app.add_option("--device", o.devices, "beside the interpreter: cpu, cuda:N");
   app.add_flag("--cuda-text", o.cuda_text, "some graphs also as CUDA text under the emulator");
+  app.add_flag("--nvrtc", o.nvrtc, "the kernels of some graphs are compiled by NVRTC");
   app.add_option("--only", o.only, "variants with this text in their name");
   app.add_option("--output-dir", o.output_dir, "where failing graphs are written");
   app.add_option("--timeout", o.seconds, "seconds for one graph");

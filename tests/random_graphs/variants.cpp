@@ -89,11 +89,14 @@ class Interpreted : public Runnable {
   Lowered l_;
 };
 
-/// Every kernel as text. It must print; nothing compiles it here.
-Status print_kernels(const Lowered& l) {
+/// Every kernel as text. It must print, and where NVRTC is asked for, compile.
+Status print_kernels(const Lowered& l, const Variant& v) {
   for (const Kernel& k : l.program.kernels) {
     auto emitted = emit_cuda(k, l.traits);
     if (!emitted) return std::move(emitted.error().add("while printing kernel " + k.name));
+    if (v.device != "nvrtc") continue;
+    const std::vector<std::string> targets{v.target};
+    if (auto built = compile_cuda(*emitted, targets); !built) return std::move(built.error().add("while compiling\n" + emitted->source));
   }
   return {};
 }
@@ -137,11 +140,14 @@ std::vector<std::string> skippable_passes() {
 }
 const char* const kGpus[] = {"sm_90a", "sm_80", "sm_75", "sm_100a", "sm_120"};
 
+/// The interpreter runs the kernels, whatever is made of them besides.
+bool runs_nothing(const std::string& device) { return device == "interpreter" || device == "text" || device == "nvrtc"; }
 bool has(const std::vector<std::string>& list, const std::string& name) { return std::find(list.begin(), list.end(), name) != list.end(); }
 void add_devices(std::vector<Variant>& list, uint64_t turn, const std::vector<std::string>& devices, const std::string& skip) {
   for (const std::string& d : devices) {
-    if (d == "interpreter" || d == "text") continue;
+    if (runs_nothing(d)) continue;
     if (d == "emulator" && turn % 8 != 0) continue;  // each kernel goes through a C++ compiler
+    if (d == "emulator" && turn % 32 == 8) list.push_back({.device = d, .precision = turn % 64 == 8 ? "fp16" : "bf16"});
     list.push_back({d});
     if (turn % 6 == 1) list.push_back({d, "cpu", skip});
     if (turn % 12 == 2) list.push_back({.device = d, .fuse = false});
@@ -152,7 +158,7 @@ void add_devices(std::vector<Variant>& list, uint64_t turn, const std::vector<st
 
 std::string Variant::name() const {
   std::string text = device;
-  if (device == "interpreter" || device == "text") text += " for " + target;
+  if (runs_nothing(device)) text += " for " + target;
   if (!fuse) text += ", unfused";
   if (!skip.empty()) text += ", without " + skip;
   if (precision != "fp32") text += ", " + precision;
@@ -174,6 +180,7 @@ std::vector<Variant> variants_for(uint64_t turn, const std::vector<std::string>&
     list.push_back({"text", gpu});
     if (turn % 4 == 0) list.push_back({"text", gpu, "", turn % 8 ? "fp16" : "bf16"});
   }
+  if (has(devices, "nvrtc") && turn % 8 == 4) list.push_back({"nvrtc", gpu, "", turn % 32 == 4 ? "fp16" : "fp32"});
   add_devices(list, turn, devices, skip);
   return list;
 }
@@ -190,9 +197,9 @@ std::vector<Variant> all_variants(const std::vector<std::string>& devices) {
 DType storage_of(const Variant& v) { return v.precision == "fp16" ? DType::F16 : v.precision == "bf16" ? DType::BF16 : DType::F32; }
 
 Result<std::unique_ptr<Runnable>> compile_variant(const GraphCase& c, const Variant& v) {
-  if (v.device != "interpreter" && v.device != "text") return compile_for_device(c, v);
+  if (!runs_nothing(v.device)) return compile_for_device(c, v);
   Lowered l = INGOT_TRY(lower_variant(c, v));
-  if (v.device == "text") INGOT_TRY(print_kernels(l));
+  if (v.device != "interpreter") INGOT_TRY(print_kernels(l, v));
   return std::unique_ptr<Runnable>(std::make_unique<Interpreted>(std::move(l)));
 }
 
