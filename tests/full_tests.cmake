@@ -46,8 +46,10 @@ target_link_options(random_graphs PRIVATE -rdynamic)
 if(EXISTS ${LLVM_TOOLS_BINARY_DIR}/ld.lld)
   target_link_options(random_graphs PRIVATE -B${LLVM_TOOLS_BINARY_DIR} -fuse-ld=lld)
 endif()
-add_test(NAME random_graphs COMMAND random_graphs --count 150 --seed 1 --output-dir ${CMAKE_CURRENT_BINARY_DIR}/random_graphs)
+add_test(NAME random_graphs COMMAND random_graphs --count 120 --seed 1 --output-dir ${CMAKE_CURRENT_BINARY_DIR}/random_graphs)
 set_tests_properties(random_graphs PROPERTIES LABELS "numeric;fuzz" TIMEOUT 300)
+add_test(NAME random_graphs_emulated COMMAND random_graphs --cuda-text --only emulator --count 160 --seed 1 --output-dir ${CMAKE_CURRENT_BINARY_DIR}/random_graphs)
+set_tests_properties(random_graphs_emulated PROPERTIES LABELS "emulated;fuzz" TIMEOUT 600)
 
 # ---- whole models --------------------------------------------------------------------------------------------------------
 # ingot_model_test(NAME LABEL TIMEOUT PROGRAM args…): skipped, and said so, where the material or the GPU is missing.

@@ -93,6 +93,20 @@ void print_totals(const Totals& t, Clock::time_point start) {
   std::fflush(stdout);
 }
 
+/// In a child: a process that has opened a GPU must not fork.
+bool devices_open(const Options& o) {
+  CheckResult result;
+  const auto open = [&](uint64_t) {
+    CheckResult r;
+    for (const std::string& d : o.devices)
+      if (auto device = open_device(d); !device) r.fault = Fault::Refused, r.text = device.error().to_string();
+    return r;
+  };
+  check_range(0, 1, 60, open, [&](uint64_t, const CheckResult& r) { result = r; });
+  if (result.fault != Fault::None) fmt::print("{}\n", result.text);
+  return result.fault == Fault::None;
+}
+
 int run_random(const Options& o) {
   const auto devices = devices_of(o);
   const auto start = Clock::now();
@@ -166,5 +180,6 @@ int main(int argc, char** argv) {
     for (uint64_t s = o.seed; s < o.seed + o.count; ++s) fmt::print("{}\n", to_text(generate_case(s)));
     return 0;
   }
+  if (!devices_open(o)) return 2;
   return o.files.empty() ? run_random(o) : run_files(o);
 }
