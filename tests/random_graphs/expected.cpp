@@ -150,12 +150,14 @@ struct Expectation::Pass {
     const bool same_count = x && x->count() == t.count();
     for (int64_t i = 0; i < t.count(); ++i) {
       double v = t.float_at(i);
+      const double x_size = same_count ? std::abs(x->float_at(i)) : 1;
+      const double lost = s.function.units * inner * (s.function.base + s.function.by_input * x_size);  // by cancellation, at most
       if (amplitude > 0 && !silent && std::isfinite(v)) {
-        const double x_size = same_count ? std::abs(x->float_at(i)) : 1;
-        const double from_function = s.function.units * (inner * (std::abs(v) + s.function.base + s.function.by_input * x_size) + tiny_of(compute_type(type)) * (1 + x_size));
+        const double from_function = s.function.units * (inner * std::abs(v) + tiny_of(compute_type(type)) * (1 + x_size)) + lost;
         const double own = v == 0 ? 0 : unit * std::abs(v) + tiny_of(kept);
         v += noise.next() * amplitude * (own + from_function);
       }
+      if (rounds && std::abs(v) < lost) v = 0;
       if (rounds) v = round_to_type(kept, v);
       t.set_float(i, v);
     }
