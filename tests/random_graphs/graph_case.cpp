@@ -10,6 +10,7 @@
 
 #include "compiler/ir/text.h"
 #include "compiler/ops/registry.h"
+#include "compiler/support/hash.h"
 
 namespace ingot::testing {
 namespace {
@@ -81,7 +82,7 @@ Result<std::vector<Tensor>> inputs_for(const Graph& graph, const Sizes& sizes, u
   std::vector<Tensor> inputs;
   for (ValueId v : graph.inputs) {
     const TensorType& t = graph.value(v).type;
-    std::mt19937_64 rng(seed * 1315423911u + inputs.size());
+    std::mt19937_64 rng(seed * 1315423911u + hash_text(graph.value(v).name).low);  // the same when others go
     std::vector<int64_t> dims;
     for (const Expr& d : t.shape) {
       const auto size = evaluate_int(d, sizes);
