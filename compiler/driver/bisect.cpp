@@ -19,7 +19,8 @@ Tolerance for_type(Tolerance t, DType type) {
   return t;
 }
 /// The index of the first tensor that differs.
-std::optional<size_t> first_difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want, Tolerance t, Comparison& comparison) {
+std::optional<size_t> first_difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want, Tolerance t,
+                                       Comparison& comparison) {
   for (size_t i = 0; i < got.size(); ++i) {
     comparison = compare(got[i], want[i], for_type(t, got[i].type()));
     if (!comparison.equal) return i;
@@ -44,11 +45,13 @@ void show_all_values(Compilation& c, int lanes) {
   c.plan = plan_memory(c.graph, lanes);
 }
 
-Result<std::vector<Tensor>> run_on(const Compilation& c, const OpenDevice& device, const CompileOptions& o, const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> run_on(const Compilation& c, const OpenDevice& device, const CompileOptions& o,
+                                   const std::vector<Tensor>& inputs) {
   if (!device.device) return run_reference(c.graph, c.plan, c.lowered, c.requirements, inputs);
   const TargetTraits traits = INGOT_TRY(traits_for(o));
   const KernelCompiler compiler = INGOT_TRY(kernel_compiler(o.targets, traits, std::make_shared<runtime::Store>()));
-  auto program = std::make_shared<runtime::Program>(INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, compiler, {})));
+  auto program = std::make_shared<runtime::Program>(
+      INGOT_TRY(build_program(c.graph, c.plan, c.requirements, c.lowered, compiler, {})));
   program->target = device.target;
   const auto engine = INGOT_TRY(runtime::Engine::create(program, device.device));
   const auto session = INGOT_TRY(runtime::Session::create(engine));
@@ -56,15 +59,17 @@ Result<std::vector<Tensor>> run_on(const Compilation& c, const OpenDevice& devic
 }
 
 std::string in_words(const WrongGroup& g, size_t groups) {
-  const std::string blame = g.interpreter_agrees ? "its kernel is right on the interpreter, so the device's code is wrong"
-                                                 : "the interpreter gets the same from its kernel, so fusing or lowering it is wrong";
-  return fmt::format("group {} of {}, {}, differs from its operators: {} of {}; {}\n  nodes {}", g.position + 1, groups, g.kernel, g.comparison.text, g.value, blame,
-                     g.nodes.empty() ? "without names" : g.nodes);
+  const std::string blame = g.interpreter_agrees
+                                ? "its kernel is right on the interpreter, so the device's code is wrong"
+                                : "the interpreter gets the same from its kernel, so fusing or lowering it is wrong";
+  return fmt::format("group {} of {}, {}, differs from its operators: {} of {}; {}\n  nodes {}", g.position + 1, groups,
+                     g.kernel, g.comparison.text, g.value, blame, g.nodes.empty() ? "without names" : g.nodes);
 }
 
 }  // namespace
 
-Result<std::optional<WrongGroup>> first_wrong_group(const Compilation& c, const std::vector<Tensor>& inputs, const ValueTensors& values, Tolerance tolerance) {
+Result<std::optional<WrongGroup>> first_wrong_group(const Compilation& c, const std::vector<Tensor>& inputs,
+                                                    const ValueTensors& values, Tolerance tolerance) {
   const SymbolValues symbols = INGOT_TRY(bind_symbols(c.graph, inputs));
   for (size_t i = 0; i < c.plan.order.size(); ++i) {
     const Node& n = c.graph.node(c.plan.order[i]);
@@ -77,11 +82,13 @@ Result<std::optional<WrongGroup>> first_wrong_group(const Compilation& c, const 
     const auto at = first_difference(got, want, tolerance, g.comparison);
     if (!at) continue;
     Comparison unused;
-    g.interpreter_agrees = !first_difference(INGOT_TRY(run_kernel_alone(c.lowered.kernels[i], in, types, symbols)), want, tolerance, unused);
+    g.interpreter_agrees = !first_difference(INGOT_TRY(run_kernel_alone(c.lowered.kernels[i], in, types, symbols)),
+                                             want, tolerance, unused);
     g.position = i;
     g.kernel = c.lowered.kernels[i].name;
     const Value& value = c.graph.value(n.outputs[*at]);
-    g.value = fmt::format("{} {}", value.name.empty() ? fmt::format("output {}", *at) : "\"" + value.name + "\"", to_string(value.type));
+    g.value = fmt::format("{} {}", value.name.empty() ? fmt::format("output {}", *at) : "\"" + value.name + "\"",
+                          to_string(value.type));
     g.nodes = joined(n.origin.nodes);
     return std::optional<WrongGroup>(std::move(g));
   }
@@ -102,7 +109,8 @@ CompileOptions with_passes(CompileOptions o, size_t count) {
   o.fuse = o.fuse && groups;
   return o;
 }
-Result<std::vector<Tensor>> run_after(const OnnxModel& model, const CompileOptions& o, size_t count, const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> run_after(const OnnxModel& model, const CompileOptions& o, size_t count,
+                                      const std::vector<Tensor>& inputs) {
   const Compilation c = INGOT_TRY(lower_model(model, with_passes(o, count)));
   return run_reference(c.graph, c.plan, c.lowered, c.requirements, inputs);
 }
@@ -111,7 +119,8 @@ Result<std::vector<Tensor>> run_after(const OnnxModel& model, const CompileOptio
 
 CompileOptions without_passes(const CompileOptions& options) { return with_passes(options, 0); }
 
-Result<std::string> first_wrong_pass(const OnnxModel& model, const CompileOptions& o, const std::vector<Tensor>& inputs, Tolerance tolerance) {
+Result<std::string> first_wrong_pass(const OnnxModel& model, const CompileOptions& o, const std::vector<Tensor>& inputs,
+                                     Tolerance tolerance) {
   const std::vector<Tensor> want = INGOT_TRY(run_after(model, o, 0, inputs));
   const auto differs = [&](size_t count) -> Result<bool> {
     Comparison unused;
@@ -126,8 +135,8 @@ Result<std::string> first_wrong_pass(const OnnxModel& model, const CompileOption
   return std::string(pipeline()[good].name);
 }
 
-Result<std::string> explain_difference(const std::string& path, const std::string& name, const CompileOptions& options, const std::vector<Tensor>& inputs,
-                                       Tolerance tolerance) {
+Result<std::string> explain_difference(const std::string& path, const std::string& name, const CompileOptions& options,
+                                       const std::vector<Tensor>& inputs, Tolerance tolerance) {
   const OpenDevice device = name == "interpreter" ? OpenDevice{nullptr, "cpu"} : INGOT_TRY(open_device(name));
   CompileOptions o = options;
   o.targets = {device.target};
@@ -140,9 +149,14 @@ Result<std::string> explain_difference(const std::string& path, const std::strin
   ValueTensors values;
   for (size_t i = 0; i < inputs.size(); ++i) values.emplace(c.graph.inputs[i], inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) values.insert_or_assign(c.graph.outputs[i], outputs[i]);
-  if (const auto group = INGOT_TRY(first_wrong_group(c, inputs, values, tolerance))) return in_words(*group, c.plan.order.size());
+  if (const auto group = INGOT_TRY(first_wrong_group(c, inputs, values, tolerance)))
+    return in_words(*group, c.plan.order.size());
   const std::string pass = INGOT_TRY(first_wrong_pass(model, o, inputs, tolerance));
-  if (!pass.empty()) return fmt::format("every group computes what its operators say; the pass {} changes the results (`opt --until` prints the graph before it)", pass);
+  if (!pass.empty())
+    return fmt::format(
+        "every group computes what its operators say; the pass {} changes the results (`opt --until` prints the graph "
+        "before it)",
+        pass);
   return std::string("no group and no pass differs by more than the tolerance: the differences of several add up");
 }
 

@@ -129,15 +129,20 @@ std::string test_comparison(const GraphCase& c) {
     Tensor t(out.type, out.dims);
     if (t.count() == 0) continue;
     for (int64_t i = 0; i < t.count(); ++i)
-      is_float(out.type) ? t.set_float(i, out.value[static_cast<size_t>(i)]) : t.set_int(i, out.whole[static_cast<size_t>(i)]);
-    if (const Comparison same = compare_with(t, out); !same.equal) return "the expected values themselves differ: " + same.text;
+      is_float(out.type) ? t.set_float(i, out.value[static_cast<size_t>(i)])
+                         : t.set_int(i, out.whole[static_cast<size_t>(i)]);
+    if (const Comparison same = compare_with(t, out); !same.equal)
+      return "the expected values themselves differ: " + same.text;
     const auto at = static_cast<int64_t>(rng() % static_cast<uint64_t>(t.count()));
     const double before = out.value[static_cast<size_t>(at)], slack = out.slack[static_cast<size_t>(at)];
     // An element that is steady to a hundredth of the output's size must not move by a twentieth of it unnoticed.
     if (std::isnan(slack) || !std::isfinite(before) || slack > 0.01 * out.scale) continue;
     const double after = before + (rng() % 2 ? 0.05 : -0.05) * out.scale;
-    is_float(out.type) ? t.set_float(at, after) : t.set_int(at, out.type == DType::Bool ? 1 - out.whole[static_cast<size_t>(at)] : out.whole[static_cast<size_t>(at)] + 1);
-    if (compare_with(t, out).equal) return fmt::format("element {} of {}: {} for {} went unnoticed", at, describe(out.type, out.dims), after, before);
+    is_float(out.type) ? t.set_float(at, after)
+                       : t.set_int(at, out.type == DType::Bool ? 1 - out.whole[static_cast<size_t>(at)]
+                                                               : out.whole[static_cast<size_t>(at)] + 1);
+    if (compare_with(t, out).equal)
+      return fmt::format("element {} of {}: {} for {} went unnoticed", at, describe(out.type, out.dims), after, before);
   }
   return "";
 }

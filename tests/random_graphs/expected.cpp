@@ -37,8 +37,9 @@ DType wide(DType t) { return is_float(t) ? DType::F64 : t; }
 
 /// Results that are one of the operands or a small integer: nothing is rounded.
 bool is_exact(const Node& n) {
-  static constexpr std::string_view kNames[] = {"Relu", "Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Max", "Min", "Clip", "Where",
-                                                "FiniteOrZero", "ThresholdedRelu"};
+  static constexpr std::string_view kNames[] = {"Relu",           "Abs", "Neg", "Sign", "Floor", "Ceil",
+                                                "Round",          "Max", "Min", "Clip", "Where", "FiniteOrZero",
+                                                "ThresholdedRelu"};
   if (n.op->lowers_as<Movement>() || n.op->lowers_as<Element>()) return true;
   return std::find(std::begin(kNames), std::end(kNames), n.op->name) != std::end(kNames);
 }
@@ -47,10 +48,11 @@ struct FunctionError {
   double units = 0, base = 0, by_input = 0;
 };
 FunctionError function_error(std::string_view name) {
-  static constexpr std::string_view kRelative[] = {"Exp", "Log", "Sqrt", "Rsqrt", "Reciprocal", "Sigmoid", "Pow", "Softplus", "Mish", "Swish", "Div",
-                                                   "Softsign"};
-  static constexpr std::string_view kAbsolute[] = {"Tanh", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh",
-                                                   "Acosh", "Atanh", "Elu", "Selu", "Celu", "Log", "HardSigmoid"};
+  static constexpr std::string_view kRelative[] = {"Exp", "Log",      "Sqrt", "Rsqrt", "Reciprocal", "Sigmoid",
+                                                   "Pow", "Softplus", "Mish", "Swish", "Div",        "Softsign"};
+  static constexpr std::string_view kAbsolute[] = {"Tanh",  "Erf",  "Sin",  "Cos",  "Tan",   "Asin",
+                                                   "Acos",  "Atan", "Sinh", "Cosh", "Asinh", "Acosh",
+                                                   "Atanh", "Elu",  "Selu", "Celu", "Log",   "HardSigmoid"};
   if (name == "Gelu" || name == "HardSwish") return {4, 0, 1};
   if (std::find(std::begin(kAbsolute), std::end(kAbsolute), name) != std::end(kAbsolute)) return {4, 1, 0};
   if (std::find(std::begin(kRelative), std::end(kRelative), name) != std::end(kRelative)) return {4, 0, 0};
@@ -58,7 +60,8 @@ FunctionError function_error(std::string_view name) {
 }
 /// How many terms an element of the node sums; 0 when it sums none.
 int64_t terms_of(const Graph& g, const Node& n) {
-  if (n.op->name.starts_with("Resize")) return n.op->name == "Resize" ? 64 : 400;  // weights follow from coordinates, which are rounded
+  if (n.op->name.starts_with("Resize"))
+    return n.op->name == "Resize" ? 64 : 400;  // weights follow from coordinates, which are rounded
   if (n.op->name == "QuantizeTo") return 2;  // it divides, and then rounds: a tie may go either way
   const NodeView view(g, n);
   Shape extents;
@@ -138,22 +141,26 @@ struct Expectation::Pass {
     const double own = s.constant_input[input] || storage != DType::F32 ? unit_of(stored(type)) : 0;
     // Equal terms are rounded in the same direction, so a part of the noise is common to all.
     const double common = 1 + noise.next() * amplitude * wide_unit;
-    for (int64_t i = 0; i < t.count(); ++i) out.set_float(i, t.float_at(i) * common * (1 + noise.next() * amplitude * (wide_unit + own)));
+    for (int64_t i = 0; i < t.count(); ++i)
+      out.set_float(i, t.float_at(i) * common * (1 + noise.next() * amplitude * (wide_unit + own)));
     return out;
   }
   void move_output(Tensor& t, const Step& s, size_t output, const Tensor* x) {
     const DType type = s.output_types[output];
     if (!is_float(type)) return;
     const DType kept = stored(type);
-    const bool silent = s.exact || (s.is_cast && (!is_float(s.input_types[0]) || unit_of(s.input_types[0]) >= unit_of(kept)));
+    const bool silent =
+        s.exact || (s.is_cast && (!is_float(s.input_types[0]) || unit_of(s.input_types[0]) >= unit_of(kept)));
     const double unit = unit_of(kept), inner = unit_of(compute_type(type));
     const bool same_count = x && x->count() == t.count();
     for (int64_t i = 0; i < t.count(); ++i) {
       double v = t.float_at(i);
       const double x_size = same_count ? std::abs(x->float_at(i)) : 1;
-      const double lost = s.function.units * inner * (s.function.base + s.function.by_input * x_size);  // by cancellation, at most
+      const double lost =
+          s.function.units * inner * (s.function.base + s.function.by_input * x_size);  // by cancellation, at most
       if (amplitude > 0 && !silent && std::isfinite(v)) {
-        const double from_function = s.function.units * (inner * std::abs(v) + tiny_of(compute_type(type)) * (1 + x_size)) + lost;
+        const double from_function =
+            s.function.units * (inner * std::abs(v) + tiny_of(compute_type(type)) * (1 + x_size)) + lost;
         const double own = v == 0 ? 0 : unit * std::abs(v) + tiny_of(kept);
         v += noise.next() * amplitude * (own + from_function);
       }
@@ -175,7 +182,8 @@ struct Expectation::Pass {
       args.push_back(t);
     }
     for (size_t i = 0; i < s.outputs.size(); ++i)
-      args.push_back(&values.emplace(s.outputs[i], Tensor(s.types[i].dtype, *static_dims(s.types[i].shape))).first->second);
+      args.push_back(
+          &values.emplace(s.outputs[i], Tensor(s.types[i].dtype, *static_dims(s.types[i].shape))).first->second);
     std::vector<void*> buffers;
     std::vector<int64_t> sizes;
     for (Tensor* t : args) buffers.push_back(t->mutable_data()), sizes.push_back(t->count());
@@ -214,7 +222,8 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
     Step s;
     s.lowered = INGOT_TRY(lower_node(e.wide_, n));
     s.outputs = n.outputs;
-    for (ValueId v : s.lowered.inputs) s.input_types.push_back(types.at(v)), s.constant_input.push_back(e.wide_.value(v).constant != nullptr);
+    for (ValueId v : s.lowered.inputs)
+      s.input_types.push_back(types.at(v)), s.constant_input.push_back(e.wide_.value(v).constant != nullptr);
     for (ValueId v : n.outputs) s.output_types.push_back(types.at(v)), s.types.push_back(e.wide_.value(v).type);
     s.terms = terms_of(e.wide_, n);
     s.exact = is_exact(n), s.is_cast = n.op->name == "Cast";
@@ -228,7 +237,9 @@ namespace {
 
 /// Finite, an infinity or NaN.
 int class_of(double v) { return std::isnan(v) ? 2 : std::isinf(v) ? (v > 0 ? 1 : -1) : 0; }
-double value_at(const Tensor& t, int64_t i) { return is_float(t.type()) ? t.float_at(i) : static_cast<double>(t.int_at(i)); }
+double value_at(const Tensor& t, int64_t i) {
+  return is_float(t.type()) ? t.float_at(i) : static_cast<double>(t.int_at(i));
+}
 
 /// Element i less what is expected; integers that are far apart do not round into the same double.
 double difference(const Tensor& t, const ExpectedOutput& want, size_t i) {
@@ -240,17 +251,21 @@ void widen_slack(ExpectedOutput& out, const Tensor& sample) {
   for (size_t i = 0; i < out.value.size(); ++i) {
     const double v = value_at(sample, static_cast<int64_t>(i)), want = out.value[i];
     if (class_of(v) != class_of(want)) out.slack[i] = NAN;
-    else if (class_of(v) == 0 && !std::isnan(out.slack[i])) out.slack[i] = std::max(out.slack[i], kSafety * std::abs(difference(sample, out, i)));
+    else if (class_of(v) == 0 && !std::isnan(out.slack[i]))
+      out.slack[i] = std::max(out.slack[i], kSafety * std::abs(difference(sample, out, i)));
   }
 }
 void finish(ExpectedOutput& out) {
   double squares = 0, count = 0;
   const double unit = is_float(out.type) ? unit_of(out.type) : 0, tiny = is_float(out.type) ? tiny_of(out.type) : 0;
-  const double largest = out.type == DType::F16 ? 65504 : out.type == DType::F64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  const double largest = out.type == DType::F16   ? 65504
+                         : out.type == DType::F64 ? std::numeric_limits<double>::max()
+                                                  : std::numeric_limits<float>::max();
   for (size_t i = 0; i < out.value.size(); ++i) {
     if (class_of(out.value[i]) != 0) continue;
     out.slack[i] += 2 * unit * std::abs(out.value[i]) + tiny;
-    if (is_float(out.type) && std::abs(out.value[i]) + 2 * out.slack[i] > largest) out.slack[i] = NAN;  // may be infinite
+    if (is_float(out.type) && std::abs(out.value[i]) + 2 * out.slack[i] > largest)
+      out.slack[i] = NAN;  // may be infinite
     squares += out.value[i] * out.value[i], ++count;
   }
   out.scale = count > 0 ? std::sqrt(squares / count) : 0;
@@ -271,7 +286,12 @@ Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o)
     outputs[k].slack.assign(outputs[k].value.size(), 0);
   }
   for (int sample = 0; sample <= o.samples; ++sample) {
-    Pass pass{*this, sample ? o.amplitude : 0, sample % 2 == 0, o.storage, Noise(o.seed * 1000 + static_cast<uint64_t>(sample)), {}};
+    Pass pass{*this,
+              sample ? o.amplitude : 0,
+              sample % 2 == 0,
+              o.storage,
+              Noise(o.seed * 1000 + static_cast<uint64_t>(sample)),
+              {}};
     const std::vector<Tensor> got = INGOT_TRY(pass.run());
     for (size_t k = 0; k < got.size(); ++k) widen_slack(outputs[k], got[k]);
   }
@@ -292,21 +312,27 @@ Comparison compare_with(const Tensor& got, const ExpectedOutput& want) {
     for (int64_t i = 0; i < got.count(); ++i)
       if (const int byte = got.as<uint8_t>()[i]; byte > 1) {
         c.equal = false;
-        c.text = fmt::format("element {} of {} is the byte {}, no truth value", i, describe(got.type(), got.dims()), byte);
+        c.text =
+            fmt::format("element {} of {} is the byte {}, no truth value", i, describe(got.type(), got.dims()), byte);
         return c;
       }
   for (int64_t i = 0; i < got.count(); ++i) {
     const auto at = static_cast<size_t>(i);
     const double slack = want.slack[at], expected = want.value[at], value = value_at(got, i);
-    if (std::isnan(slack)) { ++c.unknown; continue; }
+    if (std::isnan(slack)) {
+      ++c.unknown;
+      continue;
+    }
     if (slack > 0.1 * want.scale) ++c.loose;
     const bool both_special = class_of(expected) != 0 && class_of(expected) == class_of(value);
     if (both_special || std::abs(difference(got, want, at)) <= slack) continue;
-    const double excess = class_of(value) || class_of(expected) ? INFINITY : std::abs(value - expected) / std::max(slack, 1e-300);
+    const double excess =
+        class_of(value) || class_of(expected) ? INFINITY : std::abs(value - expected) / std::max(slack, 1e-300);
     if (!c.equal && !(excess > worst)) continue;
     worst = excess;
     c.equal = false;
-    c.text = fmt::format("element {} of {} is {:.9g}, expected {:.9g} within {:.3g}", i, describe(got.type(), got.dims()), value, expected, slack);
+    c.text = fmt::format("element {} of {} is {:.9g}, expected {:.9g} within {:.3g}", i,
+                         describe(got.type(), got.dims()), value, expected, slack);
   }
   return c;
 }

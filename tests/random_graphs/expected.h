@@ -20,14 +20,14 @@ struct ExpectedOutput {
   DType type = DType::F32;
   std::vector<int64_t> dims;
   std::vector<double> value, slack;  // of each element; NaN slack: unknown
-  std::vector<int64_t> whole;        // instead of `value`, which is rounded, where the type is no float
-  double scale = 0;                  // root of the mean square of the finite values
+  std::vector<int64_t> whole;  // instead of `value`, which is rounded, where the type is no float
+  double scale = 0;  // root of the mean square of the finite values
 };
 
 struct NoiseOptions {
   int samples = 4;
-  double amplitude = 1;            // units in the last place
-  DType storage = DType::F32;      // what f32 values may be rounded to between kernels: --precision
+  double amplitude = 1;  // units in the last place
+  DType storage = DType::F32;  // what f32 values may be rounded to between kernels: --precision
   uint64_t seed = 1;
 };
 
@@ -54,7 +54,7 @@ class Expectation {
 
 struct Comparison {
   bool equal = true;
-  std::string text;                          // of the worst element
+  std::string text;  // of the worst element
   int64_t elements = 0, unknown = 0, loose = 0;  // loose: may differ by more than a tenth of the output's scale
 };
 Comparison compare_with(const Tensor& got, const ExpectedOutput& want);

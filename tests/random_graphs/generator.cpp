@@ -30,32 +30,39 @@ Generator::Generator(uint64_t seed) : rng_(seed), seed_(seed), builder_(graph_) 
   if (chance(0.04)) dims_.emplace_back(0);
   if (chance(0.55)) {
     const int64_t number = 1 + below(2), low = chance(0.5) ? 1 : 0;
-    for (int64_t i = 0; i < number; ++i) symbols_.push_back(Expr::symbol(i ? "M" : "N", low, chance(0.3) ? 64 : kNoLimit));
+    for (int64_t i = 0; i < number; ++i)
+      symbols_.push_back(Expr::symbol(i ? "M" : "N", low, chance(0.3) ? 64 : kNoLimit));
     dims_.insert(dims_.end(), symbols_.begin(), symbols_.end());
   }
   const int64_t t = below(10);
   main_ = t < 6 ? DType::F32 : t < 8 ? DType::F16 : t < 9 ? DType::BF16 : DType::F32;
 }
 
+// clang-format off
+/// How often each step is taken.
+const std::vector<std::pair<int, bool (Generator::*)()>>& Generator::steps() {
+  static const std::vector<std::pair<int, bool (Generator::*)()>> kSteps = {
+      {10, &Generator::unary}, {12, &Generator::binary}, {3, &Generator::comparison}, {4, &Generator::choice},
+      {5, &Generator::integers}, {4, &Generator::cast}, {6, &Generator::permute}, {6, &Generator::reshape_step},
+      {5, &Generator::slice}, {3, &Generator::split}, {5, &Generator::concat}, {3, &Generator::pad},
+      {4, &Generator::expand}, {4, &Generator::gather}, {1, &Generator::triangle}, {8, &Generator::reduce},
+      {4, &Generator::softmax}, {5, &Generator::norm}, {9, &Generator::matmul}, {3, &Generator::parallel_products},
+      {2, &Generator::perceptron}, {9, &Generator::convolution}, {4, &Generator::pool}, {4, &Generator::attention},
+      {1, &Generator::running_sum}, {2, &Generator::resize}, {4, &Generator::choose_elements},
+      {3, &Generator::quantized}, {3, &Generator::blocks}, {2, &Generator::einsum}, {3, &Generator::statistics},
+      {4, &Generator::gemm}, {3, &Generator::transformer_parts}, {1, &Generator::recurrent}};
+  return kSteps;
+}
+// clang-format on
+
 GraphCase Generator::run() {
-  using Step = bool (Generator::*)();
-  static const std::vector<std::pair<int, Step>> kSteps = {
-      {10, &Generator::unary},     {12, &Generator::binary},     {3, &Generator::comparison}, {4, &Generator::choice},
-      {5, &Generator::integers},   {4, &Generator::cast},        {6, &Generator::permute},    {6, &Generator::reshape_step},
-      {5, &Generator::slice},      {3, &Generator::split},       {5, &Generator::concat},     {3, &Generator::pad},
-      {4, &Generator::expand},     {4, &Generator::gather},      {1, &Generator::triangle},   {8, &Generator::reduce},
-      {4, &Generator::softmax},    {5, &Generator::norm},        {9, &Generator::matmul},     {3, &Generator::parallel_products},
-      {2, &Generator::perceptron}, {9, &Generator::convolution}, {4, &Generator::pool},       {4, &Generator::attention},
-      {1, &Generator::running_sum}, {2, &Generator::resize},     {4, &Generator::choose_elements}, {3, &Generator::quantized},
-      {3, &Generator::blocks},     {2, &Generator::einsum},      {3, &Generator::statistics}, {4, &Generator::gemm},
-      {3, &Generator::transformer_parts}, {1, &Generator::recurrent}};
   int total = 0;
-  for (const auto& [weight, step] : kSteps) total += weight;
+  for (const auto& [weight, step] : steps()) total += weight;
   keep(input(main_, random_shape(1 + static_cast<size_t>(below(4)))));
-  const int64_t steps = 1 + below(chance(0.2) ? 16 : 8);
-  for (int64_t i = 0; i < steps; ++i) {
+  const int64_t count = 1 + below(chance(0.2) ? 16 : 8);
+  for (int64_t i = 0; i < count; ++i) {
     int64_t at = below(total);
-    for (const auto& [weight, step] : kSteps) {
+    for (const auto& [weight, step] : steps()) {
       at -= weight;
       if (at >= 0) continue;
       (this->*step)();
@@ -85,7 +92,8 @@ void Generator::bind_symbols() {
 /// Sinks, mostly; also values that others read, the same value twice, an input.
 void Generator::choose_outputs() {
   std::vector<ValueId> sinks, others;
-  for (ValueId v : pool_) (graph_.value(v).users.empty() && graph_.value(v).producer.valid() ? sinks : others).push_back(v);
+  for (ValueId v : pool_)
+    (graph_.value(v).users.empty() && graph_.value(v).producer.valid() ? sinks : others).push_back(v);
   while (sinks.size() > 4) sinks.erase(sinks.begin() + below(static_cast<int64_t>(sinks.size())));
   if (sinks.empty() || chance(0.35)) sinks.push_back(pick(pool_));
   if (!others.empty() && chance(0.2)) sinks.push_back(pick(others));
@@ -109,11 +117,14 @@ std::vector<Sizes> Generator::choose_sizes() {
 }
 
 DType Generator::pick_type() {
-  static const std::vector<DType> kOthers = {DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64, DType::Bool, DType::I8, DType::U8};
+  static const std::vector<DType> kOthers = {DType::F32, DType::F16,  DType::BF16, DType::I32,
+                                             DType::I64, DType::Bool, DType::I8,   DType::U8};
   return chance(0.6) ? main_ : pick(kOthers);
 }
 
-ValueId Generator::input(DType t, Shape s) { return graph_.add_input({t, std::move(s)}, fmt::format("x{}", graph_.inputs.size())); }
+ValueId Generator::input(DType t, Shape s) {
+  return graph_.add_input({t, std::move(s)}, fmt::format("x{}", graph_.inputs.size()));
+}
 
 ValueId Generator::constant(DType t, const Shape& s) {
   std::vector<int64_t> dims;
@@ -147,9 +158,13 @@ ValueId Generator::find(const std::function<bool(const TensorType&)>& fits) {
 }
 
 ValueId Generator::value_of_rank(size_t low, size_t high, bool floats) {
-  const ValueId v = chance(0.85) ? find([&](const TensorType& t) { return t.rank() >= low && t.rank() <= high && (!floats || is_float(t.dtype)); }) : ValueId();
+  const ValueId v = chance(0.85) ? find([&](const TensorType& t) {
+    return t.rank() >= low && t.rank() <= high && (!floats || is_float(t.dtype));
+  })
+                                 : ValueId();
   if (v.valid()) return v;
-  const ValueId made = input(floats ? main_ : pick_type(), random_shape(low + static_cast<size_t>(below(static_cast<int64_t>(high - low + 1)))));
+  const ValueId made = input(floats ? main_ : pick_type(),
+                             random_shape(low + static_cast<size_t>(below(static_cast<int64_t>(high - low + 1)))));
   keep(made);
   return made;
 }

@@ -24,8 +24,12 @@ class Generator {
   int64_t below(int64_t n) { return static_cast<int64_t>(rng_() % static_cast<uint64_t>(n)); }
   bool chance(double p) { return static_cast<double>(rng_() >> 11) * 0x1p-53 < p; }
   template <class T>
-  const T& pick(const std::vector<T>& list) { return list[static_cast<size_t>(below(static_cast<int64_t>(list.size())))]; }
-  std::string pick_name(std::initializer_list<const char*> names) { return names.begin()[below(static_cast<int64_t>(names.size()))]; }
+  const T& pick(const std::vector<T>& list) {
+    return list[static_cast<size_t>(below(static_cast<int64_t>(list.size())))];
+  }
+  std::string pick_name(std::initializer_list<const char*> names) {
+    return names.begin()[below(static_cast<int64_t>(names.size()))];
+  }
   Expr pick_dim() { return pick(dims_); }
   DType pick_type();
 
@@ -47,9 +51,13 @@ class Generator {
   Shape random_shape(size_t rank);
   bool keep(ValueId v);  // into the pool, unless it is too large
   ValueId add(const std::string& op, std::vector<ValueId> inputs, FieldTexts attrs = {});
-  ValueId scalar_op(const std::string& op, ValueId x, double y) { return x.valid() ? add(op, {x, numbers(type(x).dtype, {}, {y})}) : x; }
+  ValueId scalar_op(const std::string& op, ValueId x, double y) {
+    return x.valid() ? add(op, {x, numbers(type(x).dtype, {}, {y})}) : x;
+  }
   ValueId reshape(ValueId x, const Shape& s) { return add("Reshape", {x}, {{"shape", field_text(s)}}); }
-  ValueId transpose(ValueId x, const std::vector<int64_t>& perm) { return add("Transpose", {x}, {{"perm", field_text(perm)}}); }
+  ValueId transpose(ValueId x, const std::vector<int64_t>& perm) {
+    return add("Transpose", {x}, {{"perm", field_text(perm)}});
+  }
   ValueId activation(ValueId x);
   ValueId third(ValueId x, ValueId y);
 
@@ -80,7 +88,8 @@ class Generator {
   bool attention();
   bool running_sum();
   /// What the operator's import rule makes of the inputs; empty when it refuses them.
-  std::vector<ValueId> onnx(const std::string& name, std::vector<ValueId> inputs, std::map<std::string, OnnxAttr> attrs = {}, size_t outputs = 1,
+  std::vector<ValueId> onnx(const std::string& name, std::vector<ValueId> inputs,
+                            std::map<std::string, OnnxAttr> attrs = {}, size_t outputs = 1,
                             const std::string& domain = "");
   bool keep_all(const std::vector<ValueId>& values);
   ValueId whole_numbers(const std::vector<int64_t>& items);
@@ -99,6 +108,7 @@ class Generator {
   ValueId scores(ValueId q, ValueId k, double head);
   ValueId heads(ValueId x, const Expr& heads, const Expr& width);
   ValueId batch_norm(ValueId x);
+  static const std::vector<std::pair<int, bool (Generator::*)()>>& steps();
   void choose_outputs();
   void bind_symbols();
   std::vector<Sizes> choose_sizes();

@@ -18,8 +18,10 @@ bool Generator::reduce() {
   if (axes.empty()) axes.push_back(static_cast<int64_t>(rank(x)) - 1);
   const bool keep_dims = chance(0.6);
   FieldTexts attrs{{"axes", field_text(axes)}, {"keep", keep_dims ? "true" : "false"}};
-  std::string name = is_float(type(x).dtype) ? pick_name({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceMean", "ReduceProd"})
-                                             : pick_name({"ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1"});
+  std::string name = is_float(type(x).dtype)
+                         ? pick_name({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2",
+                                      "ReduceSumSquare", "ReduceMean", "ReduceProd"})
+                         : pick_name({"ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1"});
   if (axes.size() == 1 && chance(0.12)) {
     name = pick_name({"ArgMax", "ArgMin"});
     if (chance(0.3)) attrs["last"] = "true";
@@ -35,7 +37,8 @@ bool Generator::softmax() {
   ValueId x = value_of_rank(1, 4);
   const int64_t axis = chance(0.6) ? static_cast<int64_t>(rank(x)) - 1 : below(static_cast<int64_t>(rank(x)));
   if (chance(0.3)) x = scalar_op("Mul", x, 0.5);
-  if (chance(0.5)) return keep(add(pick_name({"Softmax", "Softmax", "LogSoftmax"}), {x}, {{"axis", std::to_string(axis)}}));
+  if (chance(0.5))
+    return keep(add(pick_name({"Softmax", "Softmax", "LogSoftmax"}), {x}, {{"axis", std::to_string(axis)}}));
   const FieldTexts attrs{{"axes", field_text(std::vector<int64_t>{axis})}};  // as exporters write it
   const ValueId e = add("Exp", {add("Sub", {x, add("ReduceMax", {x}, attrs)})});
   return keep(add("Div", {e, add("ReduceSum", {e}, attrs)}));
@@ -46,7 +49,8 @@ ValueId Generator::batch_norm(ValueId x) {
   if (!channels || *channels < 1 || *channels > 16) return x;
   const DType t = type(x).dtype;
   const Shape s{shape(x)[1]};
-  return add("BatchNormalization", {x, numbers(t, s, {1, 0.5, -0.75, 2}), numbers(t, s, {0.25, -1, 0}), numbers(t, s, {0.5, -0.25}), numbers(t, s, {1, 0.25, 4})});
+  return add("BatchNormalization", {x, numbers(t, s, {1, 0.5, -0.75, 2}), numbers(t, s, {0.25, -1, 0}),
+                                    numbers(t, s, {0.5, -0.25}), numbers(t, s, {1, 0.25, 4})});
 }
 
 bool Generator::norm() {
@@ -59,7 +63,8 @@ bool Generator::norm() {
     if (!channels || *channels == 0) return false;
     const bool groups = *channels % 2 == 0 && chance(0.5);
     const Shape s{shape(x)[1]};
-    return keep(add(groups ? "GroupNormalization" : "InstanceNormalization", {x, fresh(t, s, 0.8), fresh(t, s, 0.8)}, {{"groups", groups ? "2" : "0"}}));
+    return keep(add(groups ? "GroupNormalization" : "InstanceNormalization", {x, fresh(t, s, 0.8), fresh(t, s, 0.8)},
+                    {{"groups", groups ? "2" : "0"}}));
   }
   const auto axis = static_cast<int64_t>(rank(x)) - (chance(0.8) ? 1 : 2);
   if (kind == 2) {  // as exporters write it
@@ -131,17 +136,20 @@ bool Generator::perceptron() {
   ValueId h = activation(add("Add", {add("MatMul", {x, constant(t, {width, inner})}), constant(t, {inner})}));
   h = add("Add", {add("MatMul", {h, constant(t, {inner, width})}), constant(t, {width})});
   h = add("Add", {h, x});
-  return keep(add("LayerNormalization", {h, constant(t, {width}), constant(t, {width})}, {{"axis", std::to_string(rank(x) - 1)}}));
+  return keep(add("LayerNormalization", {h, constant(t, {width}), constant(t, {width})},
+                  {{"axis", std::to_string(rank(x) - 1)}}));
 }
 
 /// A value of rank spatial + 2 whose channels and most dims are numbers.
 ValueId Generator::image(size_t spatial) {
   const ValueId v = chance(0.7) ? find([&](const TensorType& t) {
     return t.rank() == spatial + 2 && is_float(t.dtype) && t.shape[1].as_int() && *t.shape[1].as_int() > 0;
-  }) : ValueId();
+  })
+                                : ValueId();
   if (v.valid()) return v;
   Shape s{chance(0.5) ? pick_dim() : Expr(1 + below(3)), Expr(1 + below(9))};
-  for (size_t i = 0; i < spatial; ++i) s.push_back(chance(0.25) && !symbols_.empty() ? pick(symbols_) : Expr(3 + below(9)));
+  for (size_t i = 0; i < spatial; ++i)
+    s.push_back(chance(0.25) && !symbols_.empty() ? pick(symbols_) : Expr(3 + below(9)));
   const ValueId made = input(main_, s);
   keep(made);
   return made;
@@ -162,7 +170,11 @@ FieldTexts Generator::window(ValueId x, std::vector<int64_t>& kernel, bool pools
     kernel.push_back(k), dilations.push_back(dilation), strides.push_back(1 + (chance(0.35) ? below(3) : 0));
     begins.emplace_back(begin), ends.emplace_back(end);
   }
-  return {{"kernel", field_text(kernel)}, {"strides", field_text(strides)}, {"dilations", field_text(dilations)}, {"begins", field_text(begins)}, {"ends", field_text(ends)}};
+  return {{"kernel", field_text(kernel)},
+          {"strides", field_text(strides)},
+          {"dilations", field_text(dilations)},
+          {"begins", field_text(begins)},
+          {"ends", field_text(ends)}};
 }
 
 bool Generator::convolution() {
@@ -214,15 +226,19 @@ ValueId Generator::scores(ValueId q, ValueId k, double width) {
   const Shape mask = chance(0.5) ? Shape{full[2], full[3]} : Shape{full[0], 1, 1, full[3]};
   const int64_t kind = below(5);
   if (kind == 0) s = add("Add", {s, fresh(t, mask, 0.2)});
-  if (kind == 1) s = add("Where", {fresh(DType::Bool, mask, 0.2), s, numbers(t, {}, {chance(0.5) ? -INFINITY : -10000.0})});
-  if (kind == 2) s = add("Add", {s, add("Where", {fresh(DType::Bool, mask, 0.2), numbers(t, {}, {0}), numbers(t, {}, {-1e4})})});
+  if (kind == 1)
+    s = add("Where", {fresh(DType::Bool, mask, 0.2), s, numbers(t, {}, {chance(0.5) ? -INFINITY : -10000.0})});
+  if (kind == 2)
+    s = add("Add", {s, add("Where", {fresh(DType::Bool, mask, 0.2), numbers(t, {}, {0}), numbers(t, {}, {-1e4})})});
   if (chance(0.1)) keep(s);
   return add("Softmax", {s}, {{"axis", "3"}});
 }
 
 bool Generator::attention() {
-  const Expr batch = chance(0.5) ? pick_dim() : Expr(1 + below(2)), length = chance(0.6) ? pick_dim() : Expr(1 + below(20));
-  const Expr keys = chance(0.6) ? length : Expr(1 + below(20)), count(1 + below(3)), width(chance(0.5) ? 8 : 1 + below(16));
+  const Expr batch = chance(0.5) ? pick_dim() : Expr(1 + below(2)),
+             length = chance(0.6) ? pick_dim() : Expr(1 + below(20));
+  const Expr keys = chance(0.6) ? length : Expr(1 + below(20)), count(1 + below(3)),
+             width(chance(0.5) ? 8 : 1 + below(16));
   const Expr all = simplify(count * width);
   ValueId q, k, v;
   if (chance(0.5)) {  // from one sequence
@@ -232,7 +248,8 @@ bool Generator::attention() {
     q = project(), k = project(), v = project();
   } else {
     q = input(main_, {batch, count, length, width});
-    k = input(main_, {batch, chance(0.15) ? Expr(1) : count, keys, width}), v = input(main_, {batch, count, keys, width});
+    k = input(main_, {batch, chance(0.15) ? Expr(1) : count, keys, width}),
+    v = input(main_, {batch, count, keys, width});
   }
   const ValueId p = scores(q, k, static_cast<double>(*width.as_int()));
   if (chance(0.08)) keep(p);

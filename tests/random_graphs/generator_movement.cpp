@@ -62,7 +62,8 @@ bool Generator::slice() {
     steps.back() = back ? -step : step;
     sizes.back() = size;
   }
-  return keep(add("Slice", {x}, {{"starts", field_text(starts)}, {"steps", field_text(steps)}, {"sizes", field_text(sizes)}}));
+  return keep(
+      add("Slice", {x}, {{"starts", field_text(starts)}, {"steps", field_text(steps)}, {"sizes", field_text(sizes)}}));
 }
 
 /// Parts of one axis, each of which may go its own way.
@@ -76,7 +77,8 @@ bool Generator::split() {
   for (const auto& [from, size] : {std::pair<int64_t, int64_t>{0, cut}, {cut, *n - cut}}) {
     std::vector<Expr> starts(rank(x), 0), steps(rank(x), 1), sizes = shape(x);
     starts[axis] = from, sizes[axis] = size;
-    any |= keep(add("Slice", {x}, {{"starts", field_text(starts)}, {"steps", field_text(steps)}, {"sizes", field_text(sizes)}}));
+    any |= keep(add("Slice", {x},
+                    {{"starts", field_text(starts)}, {"steps", field_text(steps)}, {"sizes", field_text(sizes)}}));
   }
   return any;
 }

@@ -24,14 +24,18 @@ bool Generator::unary() {
   const int64_t kind = below(6);
   if (kind == 0) return keep(activation(x));
   if (kind == 1) {
-    const std::string name = pick_name({"Elu", "Selu", "Celu", "LeakyRelu", "ThresholdedRelu", "Shrink", "Swish", "HardSigmoid"});
+    const std::string name =
+        pick_name({"Elu", "Selu", "Celu", "LeakyRelu", "ThresholdedRelu", "Shrink", "Swish", "HardSigmoid"});
     FieldTexts attrs{{"alpha", name == "Shrink" ? "0.5" : "1.25"}};
     if (name == "Selu" || name == "HardSigmoid") attrs["beta"] = "0.75";
     return keep(add(name, {x}, attrs));
   }
-  if (kind == 2) return keep(add(pick_name({"Sqrt", "Log", "Reciprocal", "Exp"}), {chance(0.7) ? scalar_op("Add", add("Abs", {x}), 0.5) : x}));
-  return keep(add(pick_name({"Relu", "Abs", "Neg", "Sign", "Exp", "Tanh", "Erf", "Sigmoid", "Sin", "Cos", "Atan", "Floor", "Ceil", "Round",
-                             "Softplus", "Softsign", "Mish", "HardSwish", "Sigmoid", "Tanh", "Sinh", "Asinh"}),
+  if (kind == 2)
+    return keep(add(pick_name({"Sqrt", "Log", "Reciprocal", "Exp"}),
+                    {chance(0.7) ? scalar_op("Add", add("Abs", {x}), 0.5) : x}));
+  return keep(add(pick_name({"Relu", "Abs",       "Neg",     "Sign",  "Exp",  "Tanh",  "Erf",      "Sigmoid",
+                             "Sin",  "Cos",       "Atan",    "Floor", "Ceil", "Round", "Softplus", "Softsign",
+                             "Mish", "HardSwish", "Sigmoid", "Tanh",  "Sinh", "Asinh"}),
                   {x}));
 }
 
@@ -88,15 +92,19 @@ bool Generator::choice() {
 bool Generator::integers() {
   ValueId x = find([](const TensorType& t) { return is_integer(t.dtype); });
   if (!x.valid() || chance(0.3)) {
-    static const std::vector<DType> kTypes = {DType::I32, DType::I64, DType::I8, DType::U8, DType::I16, DType::U16, DType::U32, DType::I32};
+    static const std::vector<DType> kTypes = {DType::I32, DType::I64, DType::I8,  DType::U8,
+                                              DType::I16, DType::U16, DType::U32, DType::I32};
     x = input(pick(kTypes), random_shape(static_cast<size_t>(below(4))));
     keep(x);
   }
   if (chance(0.3)) return keep(add(pick_name({"Neg", "Abs", "Sign", "BitwiseNot", "Relu"}), {x}));
-  const std::string name = pick_name({"Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift"});
+  const std::string name =
+      pick_name({"Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift"});
   FieldTexts attrs;
   if (name == "Mod" && chance(0.5)) attrs["fmod"] = "true";
-  if (name == "BitShift") return keep(add(name, {x, numbers(type(x).dtype, {}, {static_cast<double>(below(7))})}, {{"left", chance(0.5) ? "true" : "false"}}));
+  if (name == "BitShift")
+    return keep(add(name, {x, numbers(type(x).dtype, {}, {static_cast<double>(below(7))})},
+                    {{"left", chance(0.5) ? "true" : "false"}}));
   return keep(add(name, {x, partner(x)}, attrs));
 }
 

@@ -20,7 +20,11 @@ enum class Values : uint8_t { Usual, Small, Large, Whole, Special };
 
 Values choose_values(std::mt19937_64& rng) {
   const uint64_t r = rng() % 100;
-  return r < 70 ? Values::Usual : r < 80 ? Values::Small : r < 88 ? Values::Large : r < 97 ? Values::Whole : Values::Special;
+  return r < 70   ? Values::Usual
+         : r < 80 ? Values::Small
+         : r < 88 ? Values::Large
+         : r < 97 ? Values::Whole
+                  : Values::Special;
 }
 double random_float(Values kind, std::mt19937_64& rng) {
   std::normal_distribution<double> normal;
@@ -66,7 +70,8 @@ Result<GraphCase> parse_case(const std::string& text) {
       Sizes s;
       std::istringstream items(line.substr(7));
       for (std::string item; items >> item;)
-        if (const size_t at = item.find('='); at != std::string::npos) s[item.substr(0, at)] = std::atoll(item.c_str() + at + 1);
+        if (const size_t at = item.find('='); at != std::string::npos)
+          s[item.substr(0, at)] = std::atoll(item.c_str() + at + 1);
       c.sizes.push_back(std::move(s));
     }
     if (line.empty() || line[0] != '#') c.text += line + "\n";
@@ -92,7 +97,8 @@ Result<std::vector<Tensor>> inputs_for(const Graph& graph, const Sizes& sizes, u
     INGOT_TRY(checked_count(dims, size_of(t.dtype)));
     Tensor x(t.dtype, dims);
     const Values kind = choose_values(rng);
-    for (int64_t i = 0; i < x.count(); ++i) is_float(t.dtype) ? x.set_float(i, random_float(kind, rng)) : x.set_int(i, random_int(kind, rng));
+    for (int64_t i = 0; i < x.count(); ++i)
+      is_float(t.dtype) ? x.set_float(i, random_float(kind, rng)) : x.set_int(i, random_int(kind, rng));
     inputs.push_back(std::move(x));
   }
   return inputs;

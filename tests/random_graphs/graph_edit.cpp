@@ -89,7 +89,8 @@ class Editor {
     return edit_.dim ? n.attrs.mapped([&](const Expr& e) { return dim(e); }) : n.attrs;
   }
   Status add_node(const Node& n) {
-    const bool wanted = std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return needed_.count(v) != 0; });
+    const bool wanted =
+        std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return needed_.count(v) != 0; });
     if (!wanted) return {};
     if (std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return edit_.cut.count(v) != 0; })) {
       for (ValueId v : n.outputs) add_input(v);
@@ -119,22 +120,26 @@ int64_t count_of(const Dims& dims) {
 }
 Status check_slice(const SliceAttrs& a, const Dims& in) {
   for (size_t d = 0; d < in.size(); ++d) {
-    const int64_t size = *a.sizes[d].as_int(), first = *a.starts[d].as_int(), last = first + (size - 1) * *a.steps[d].as_int();
-    if (size > 0 && (std::min(first, last) < 0 || std::max(first, last) >= in[d])) return invalid("a slice reaches outside");
+    const int64_t size = *a.sizes[d].as_int(), first = *a.starts[d].as_int(),
+                  last = first + (size - 1) * *a.steps[d].as_int();
+    if (size > 0 && (std::min(first, last) < 0 || std::max(first, last) >= in[d]))
+      return invalid("a slice reaches outside");
   }
   return {};
 }
 Status check_pad(const PadAttrs& a, const Dims& in) {
   for (size_t d = 0; d < in.size(); ++d) {
     const int64_t most = std::max(*a.begins[d].as_int(), *a.ends[d].as_int());
-    if (most > 0 && a.mode != "constant" && (in[d] == 0 || (a.mode == "reflect" && most >= in[d]))) return invalid("padding of too few elements");
+    if (most > 0 && a.mode != "constant" && (in[d] == 0 || (a.mode == "reflect" && most >= in[d])))
+      return invalid("padding of too few elements");
   }
   return {};
 }
 Status check_expand(const Dims& in, const Dims& out) {
   if (in.size() > out.size()) return invalid("Expand to fewer dimensions");
   for (size_t i = 0; i < in.size(); ++i)
-    if (in[in.size() - 1 - i] != 1 && in[in.size() - 1 - i] != out[out.size() - 1 - i]) return invalid("Expand to other dims");
+    if (in[in.size() - 1 - i] != 1 && in[in.size() - 1 - i] != out[out.size() - 1 - i])
+      return invalid("Expand to other dims");
   return {};
 }
 /// Index operators read something for every index, which an axis without elements cannot give.
@@ -148,7 +153,8 @@ Status check_gather(const Node& n, const std::vector<Dims>& in) {
 }
 Status check_node(const Node& n, const std::vector<Dims>& in, const Dims& out) {
   if (n.op->name == "Reshape" && count_of(in[0]) != count_of(out)) return invalid("Reshape to another count");
-  if (n.op->name == "Transpose" && n.attrs.as<PermAttrs>().perm.size() != in[0].size()) return invalid("a permutation of another rank");
+  if (n.op->name == "Transpose" && n.attrs.as<PermAttrs>().perm.size() != in[0].size())
+    return invalid("a permutation of another rank");
   if (n.op->name == "Slice") return check_slice(n.attrs.as<SliceAttrs>(), in[0]);
   if (n.op->name == "Pad") return check_pad(n.attrs.as<PadAttrs>(), in[0]);
   if (n.op->name == "Expand") return check_expand(in[0], out);
@@ -181,7 +187,8 @@ Status check_static(const Graph& graph) {
     }
     const auto out = static_dims(graph.value(n.outputs[0]).type.shape);
     if (!out) return invalid("dims are not numbers");
-    if (std::any_of(out->begin(), out->end(), [](int64_t d) { return d < 0; })) return invalid("a dimension is negative");
+    if (std::any_of(out->begin(), out->end(), [](int64_t d) { return d < 0; }))
+      return invalid("a dimension is negative");
     if (auto ok = check_node(n, in, *out); !ok) return std::move(ok.error().add(fmt::format("in {}", n.op->name)));
   }
   return {};

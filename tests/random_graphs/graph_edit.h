@@ -14,12 +14,12 @@ namespace ingot::testing {
 using Sizes = std::unordered_map<std::string, int64_t>;  // of the symbols
 
 struct GraphEdit {
-  std::function<Expr(const Expr&)> dim;    // of inputs, constants and attributes; may be empty
-  std::function<DType(DType)> type;        // of inputs, constants and casts; may be empty
-  std::map<ValueId, ValueId> replace;      // readers of the first read the second, which is computed earlier
-  std::set<ValueId> cut;                   // computed values that become inputs
-  std::vector<size_t> outputs;             // which stay; empty: all
-  bool drop_inputs = false;                // those that nobody reads
+  std::function<Expr(const Expr&)> dim;  // of inputs, constants and attributes; may be empty
+  std::function<DType(DType)> type;  // of inputs, constants and casts; may be empty
+  std::map<ValueId, ValueId> replace;  // readers of the first read the second, which is computed earlier
+  std::set<ValueId> cut;  // computed values that become inputs
+  std::vector<size_t> outputs;  // which stay; empty: all
+  bool drop_inputs = false;  // those that nobody reads
 };
 struct EditedGraph {
   Graph graph;

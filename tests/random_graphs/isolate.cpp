@@ -51,7 +51,8 @@ class Child {
   /// False: the child ended or the time is over; `fault` says which.
   bool receive(CheckResult& r, double seconds) {
     deadline_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-    return read_all(&r.fault, sizeof r.fault) && read_all(&r.runs, 5 * sizeof r.runs) && read_text(r.variant) && read_text(r.text);
+    return read_all(&r.fault, sizeof r.fault) && read_all(&r.runs, 5 * sizeof r.runs) && read_text(r.variant) &&
+           read_text(r.text);
   }
   CheckResult post_mortem() {
     CheckResult r;
@@ -65,7 +66,9 @@ class Child {
     waitpid(pid_, &status, 0);
     pid_ = -1;
     r.fault = Fault::Crash;
-    r.text = (WIFSIGNALED(status) ? fmt::format("signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))) : fmt::format("exit {}", WEXITSTATUS(status))) + last_words();
+    r.text = (WIFSIGNALED(status) ? fmt::format("signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                  : fmt::format("exit {}", WEXITSTATUS(status))) +
+             last_words();
     return r;
   }
 
@@ -73,7 +76,8 @@ class Child {
   bool read_all(void* data, size_t bytes) {
     char* p = static_cast<char*>(data);
     while (bytes > 0) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now()).count();
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now()).count();
       pollfd f{pipe_, POLLIN, 0};
       if (left <= 0 || poll(&f, 1, static_cast<int>(left)) == 0) return !(timed_out_ = true);
       const ssize_t n = read(pipe_, p, bytes);
@@ -98,7 +102,9 @@ class Child {
   std::string last_variant() {
     const std::string tail = log_tail();
     const size_t at = tail.rfind(kMark);
-    return at == std::string::npos ? "" : tail.substr(at + kMark.size(), tail.find('\n', at + kMark.size()) - at - kMark.size());
+    return at == std::string::npos
+               ? ""
+               : tail.substr(at + kMark.size(), tail.find('\n', at + kMark.size()) - at - kMark.size());
   }
   std::string last_words() {
     const std::string tail = log_tail();
@@ -144,7 +150,9 @@ uint64_t check_range(uint64_t first, uint64_t last, double seconds, const std::f
 
 CheckResult check_isolated(const GraphCase& c, const std::vector<Variant>& variants, double seconds) {
   CheckResult result;
-  check_range(0, 1, seconds, [&](uint64_t) { return check_case(c, variants); }, [&](uint64_t, const CheckResult& r) { result = r; });
+  check_range(
+      0, 1, seconds, [&](uint64_t) { return check_case(c, variants); },
+      [&](uint64_t, const CheckResult& r) { result = r; });
   return result;
 }
 

@@ -23,7 +23,11 @@ class Guarded {
     INGOT_TRY(device.copy_to_device(g.memory_, g.host_.data(), g.host_.size(), stream));
     return g;
   }
-  Guarded(Guarded&& other) noexcept : device_(other.device_), bytes_(other.bytes_), memory_(std::exchange(other.memory_, nullptr)), host_(std::move(other.host_)) {}
+  Guarded(Guarded&& other) noexcept
+      : device_(other.device_),
+        bytes_(other.bytes_),
+        memory_(std::exchange(other.memory_, nullptr)),
+        host_(std::move(other.host_)) {}
   ~Guarded() {
     if (memory_) device_.release(memory_);
   }
@@ -36,7 +40,8 @@ class Guarded {
   const uint8_t* fetched() const { return host_.data() + kGuardBytes; }
   bool guards_hold() const {
     const auto is_pattern = [](uint8_t b) { return b == kPattern; };
-    return std::all_of(host_.begin(), host_.begin() + kGuardBytes, is_pattern) && std::all_of(host_.end() - kGuardBytes, host_.end(), is_pattern);
+    return std::all_of(host_.begin(), host_.begin() + kGuardBytes, is_pattern) &&
+           std::all_of(host_.end() - kGuardBytes, host_.end(), is_pattern);
   }
 
  private:

@@ -10,6 +10,7 @@ namespace ingot::testing {
 Tensor poisoned_tensor(DType type, const std::vector<int64_t>& dims);
 
 /// Session::enqueue into guarded memory of the device. Error: also when a guard or an input has changed.
-Result<std::vector<Tensor>> run_poisoned(runtime::Device& device, runtime::Session& session, const std::vector<Tensor>& inputs);
+Result<std::vector<Tensor>> run_poisoned(runtime::Device& device, runtime::Session& session,
+                                         const std::vector<Tensor>& inputs);
 
 }  // namespace ingot::testing

@@ -1,8 +1,8 @@
 // random_graphs [--count N] [--seed S] [--device D]… : random graphs, each compiled in several ways, against what its operators
 // mean (expected.h). A failing graph is made small and written to --output-dir with the command that runs it again.
 // random_graphs FILE.ir… : runs such files, in every way.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +28,7 @@ struct Options {
   uint64_t count = 150, seed = 1;
   std::vector<std::string> devices{"cpu"}, files;
   std::string output_dir = "random_graphs_failures", only;
-  double seconds = 60;     // for one graph
+  double seconds = 60;  // for one graph
   double most_seconds = 0;  // for the run; 0: no limit
   bool cuda_text = false, nvrtc = false, print = false, no_shrink = false, verbose = false;
   int most_failures = 20;
@@ -42,7 +42,8 @@ std::vector<std::string> devices_of(const Options& o) {
   return list;
 }
 std::vector<Variant> chosen(std::vector<Variant> variants, const std::string& only) {
-  if (!only.empty()) std::erase_if(variants, [&](const Variant& v) { return v.name().find(only) == std::string::npos; });
+  if (!only.empty())
+    std::erase_if(variants, [&](const Variant& v) { return v.name().find(only) == std::string::npos; });
   return variants;
 }
 
@@ -63,11 +64,14 @@ void report(const Options& o, const GraphCase& c, const CheckResult& r, const st
   if (!r.variant.empty()) std::erase_if(same, [&](const Variant& v) { return v.name() != r.variant; });
   Shrunk s{c, r, 0};
   if (!o.no_shrink && r.fault != Fault::BadCase)
-    s = shrink(c, r, [&](const GraphCase& smaller) { return check_isolated(smaller, same, r.fault == Fault::Hang ? 5 : o.seconds); });
+    s = shrink(c, r, [&](const GraphCase& smaller) {
+      return check_isolated(smaller, same, r.fault == Fault::Hang ? 5 : o.seconds);
+    });
   std::filesystem::create_directories(o.output_dir);
   const std::string path = fmt::format("{}/{}.ir", o.output_dir, c.seed);
-  s.smallest.note = fmt::format("{} on {}\n{}\nfound with --seed {} --count 1, made small in {} steps\nrun again: random_graphs {}", name_of(s.result.fault),
-                                r.variant, s.result.text, c.seed, s.tried, path);
+  s.smallest.note =
+      fmt::format("{} on {}\n{}\nfound with --seed {} --count 1, made small in {} steps\nrun again: random_graphs {}",
+                  name_of(s.result.fault), r.variant, s.result.text, c.seed, s.tried, path);
   std::ofstream(path) << to_text(s.smallest);
   std::ofstream(path + ".whole") << to_text(c);
   fmt::print("{}\n", to_text(s.smallest));
@@ -87,9 +91,11 @@ CheckResult check_seed(uint64_t seed, const std::vector<std::string>& devices, c
 
 void print_totals(const Totals& t, Clock::time_point start) {
   const double all = std::max<double>(1, static_cast<double>(t.elements));
-  fmt::print("{} graphs, {} runs, {} elements compared in {:.0f} s: {} failures; {:.2f}% of elements unknown, {:.2f}% loose, {} outputs compared closely\n", t.graphs, t.runs,
-             t.elements, std::chrono::duration<double>(Clock::now() - start).count(), t.failures, 100 * static_cast<double>(t.unknown) / all,
-             100 * static_cast<double>(t.loose) / all, t.rescued);
+  fmt::print(
+      "{} graphs, {} runs, {} elements compared in {:.0f} s: {} failures; {:.2f}% of elements unknown, {:.2f}% loose, "
+      "{} outputs compared closely\n",
+      t.graphs, t.runs, t.elements, std::chrono::duration<double>(Clock::now() - start).count(), t.failures,
+      100 * static_cast<double>(t.unknown) / all, 100 * static_cast<double>(t.loose) / all, t.rescued);
   std::fflush(stdout);
 }
 
@@ -115,14 +121,15 @@ int run_random(const Options& o) {
   constexpr uint64_t kBatch = 50;  // graphs a process: what one leaks or breaks ends with it
   uint64_t shown = 0;
   for (uint64_t at = o.seed; at < last && totals.failures < static_cast<uint64_t>(o.most_failures);) {
-    at = check_range(at, std::min(last, at + kBatch), o.seconds, [&](uint64_t seed) { return check_seed(seed, devices, o.only); },
-                     [&](uint64_t seed, const CheckResult& r) {
-                       totals.add(r);
-                       if (o.verbose) fmt::print("seed {}: {} runs, {}\n", seed, r.runs, name_of(r.fault));
-                       if (r.fault == Fault::None) return;
-                       ++totals.failures;
-                       report(o, generate_case(seed), r, chosen(variants_for(seed, devices), o.only));
-                     });
+    at = check_range(
+        at, std::min(last, at + kBatch), o.seconds, [&](uint64_t seed) { return check_seed(seed, devices, o.only); },
+        [&](uint64_t seed, const CheckResult& r) {
+          totals.add(r);
+          if (o.verbose) fmt::print("seed {}: {} runs, {}\n", seed, r.runs, name_of(r.fault));
+          if (r.fault == Fault::None) return;
+          ++totals.failures;
+          report(o, generate_case(seed), r, chosen(variants_for(seed, devices), o.only));
+        });
     if (totals.graphs / 500 != shown) shown = totals.graphs / 500, print_totals(totals, start);
     if (o.most_seconds > 0 && std::chrono::duration<double>(Clock::now() - start).count() > o.most_seconds) break;
   }
@@ -158,7 +165,9 @@ int run_files(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  register_device("emulator", []() -> Result<OpenDevice> { return OpenDevice{INGOT_TRY(emulation::open_emulator_device()), kSourceTarget}; });
+  register_device("emulator", []() -> Result<OpenDevice> {
+    return OpenDevice{INGOT_TRY(emulation::open_emulator_device()), kSourceTarget};
+  });
   Options o;
   CLI::App app("random graphs against what their operators mean");
   app.add_option("files", o.files, "cases to run again");

@@ -23,7 +23,9 @@ class Shrinker {
 
  private:
   bool keep(GraphCase c) {
-    if (++shrunk_.tried > kMostTries || c.text + std::to_string(c.sizes.size()) == shrunk_.smallest.text + std::to_string(shrunk_.smallest.sizes.size())) return false;
+    if (++shrunk_.tried > kMostTries || c.text + std::to_string(c.sizes.size()) ==
+                                            shrunk_.smallest.text + std::to_string(shrunk_.smallest.sizes.size()))
+      return false;
     const CheckResult r = fails_(c);
     if (r.fault != shrunk_.result.fault) return false;
     shrunk_.smallest = std::move(c);
@@ -81,7 +83,8 @@ class Shrinker {
     }
     GraphEdit cut;
     cut.cut.insert(out);
-    if (n.inputs.empty() || !std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return !v.valid() || g.value(v).constant; }))
+    if (n.inputs.empty() ||
+        !std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return !v.valid() || g.value(v).constant; }))
       if (try_edit(cut)) return true;
     return false;
   }
@@ -89,7 +92,8 @@ class Shrinker {
     bool any = false;
     for (const Expr& s : graph().symbols) {
       const auto size = shrunk_.smallest.sizes[0].find(s.name());
-      if (shrunk_.smallest.sizes.size() == 1 && size != shrunk_.smallest.sizes[0].end()) any |= try_edit(with_sizes({{s.name(), size->second}}));
+      if (shrunk_.smallest.sizes.size() == 1 && size != shrunk_.smallest.sizes[0].end())
+        any |= try_edit(with_sizes({{s.name(), size->second}}));
     }
     return any;
   }

@@ -96,7 +96,8 @@ Status print_kernels(const Lowered& l, const Variant& v) {
     if (!emitted) return std::move(emitted.error().add("while printing kernel " + k.name));
     if (v.device != "nvrtc") continue;
     const std::vector<std::string> targets{v.target};
-    if (auto built = compile_cuda(*emitted, targets); !built) return std::move(built.error().add("while compiling\n" + emitted->source));
+    if (auto built = compile_cuda(*emitted, targets); !built)
+      return std::move(built.error().add("while compiling\n" + emitted->source));
   }
   return {};
 }
@@ -105,7 +106,9 @@ class Compiled : public Runnable {
  public:
   Compiled(std::shared_ptr<runtime::Device> device, std::unique_ptr<runtime::Session> session)
       : device_(std::move(device)), session_(std::move(session)) {}
-  Result<std::vector<Tensor>> run(const Sizes&, const std::vector<Tensor>& inputs) override { return run_poisoned(*device_, *session_, inputs); }
+  Result<std::vector<Tensor>> run(const Sizes&, const std::vector<Tensor>& inputs) override {
+    return run_poisoned(*device_, *session_, inputs);
+  }
 
  private:
   std::shared_ptr<runtime::Device> device_;
@@ -125,25 +128,33 @@ Result<std::unique_ptr<Runnable>> compile_for_device(const GraphCase& c, Variant
   const KernelCompiler compiler = INGOT_TRY(kernel_compiler({device.target}, l.traits, nullptr));
   BuildOptions build;
   build.threads = 1;
-  auto program = std::make_shared<runtime::Program>(INGOT_TRY(build_program(l.graph, l.plan, l.requirements, l.program, compiler, build)));
+  auto program = std::make_shared<runtime::Program>(
+      INGOT_TRY(build_program(l.graph, l.plan, l.requirements, l.program, compiler, build)));
   program->target = device.target;
   const auto engine = INGOT_TRY(runtime::Engine::create(program, device.device));
-  return std::unique_ptr<Runnable>(std::make_unique<Compiled>(device.device, INGOT_TRY(runtime::Session::create(engine))));
+  return std::unique_ptr<Runnable>(
+      std::make_unique<Compiled>(device.device, INGOT_TRY(runtime::Session::create(engine))));
 }
 
 /// Passes without which a program is still complete.
 std::vector<std::string> skippable_passes() {
   std::vector<std::string> names;
   for (const Pass& p : pipeline())
-    if (std::string_view(p.name) != "form_groups" && std::string_view(p.name) != "decompose") names.emplace_back(p.name);
+    if (std::string_view(p.name) != "form_groups" && std::string_view(p.name) != "decompose")
+      names.emplace_back(p.name);
   return names;
 }
 const char* const kGpus[] = {"sm_90a", "sm_80", "sm_75", "sm_100a", "sm_120"};
 
 /// The interpreter runs the kernels, whatever is made of them besides.
-bool runs_nothing(const std::string& device) { return device == "interpreter" || device == "text" || device == "nvrtc"; }
-bool has(const std::vector<std::string>& list, const std::string& name) { return std::find(list.begin(), list.end(), name) != list.end(); }
-void add_devices(std::vector<Variant>& list, uint64_t turn, const std::vector<std::string>& devices, const std::string& skip) {
+bool runs_nothing(const std::string& device) {
+  return device == "interpreter" || device == "text" || device == "nvrtc";
+}
+bool has(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+void add_devices(std::vector<Variant>& list, uint64_t turn, const std::vector<std::string>& devices,
+                 const std::string& skip) {
   for (const std::string& d : devices) {
     if (runs_nothing(d)) continue;
     if (d == "emulator" && turn % 8 != 0) continue;  // each kernel goes through a C++ compiler
@@ -190,11 +201,14 @@ std::vector<Variant> all_variants(const std::vector<std::string>& devices) {
   const auto passes = skippable_passes();
   for (uint64_t turn = 0; turn < 8 * 3 * 5 * passes.size(); ++turn)
     for (Variant& v : variants_for(turn, devices))
-      if (std::none_of(list.begin(), list.end(), [&](const Variant& other) { return other.name() == v.name(); })) list.push_back(std::move(v));
+      if (std::none_of(list.begin(), list.end(), [&](const Variant& other) { return other.name() == v.name(); }))
+        list.push_back(std::move(v));
   return list;
 }
 
-DType storage_of(const Variant& v) { return v.precision == "fp16" ? DType::F16 : v.precision == "bf16" ? DType::BF16 : DType::F32; }
+DType storage_of(const Variant& v) {
+  return v.precision == "fp16" ? DType::F16 : v.precision == "bf16" ? DType::BF16 : DType::F32;
+}
 
 Result<std::unique_ptr<Runnable>> compile_variant(const GraphCase& c, const Variant& v) {
   if (!runs_nothing(v.device)) return compile_for_device(c, v);

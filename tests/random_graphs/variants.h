@@ -13,9 +13,10 @@
 namespace ingot::testing {
 
 struct Variant {
-  std::string device{};           // interpreter, text (CUDA kernels are printed, and interpreted), nvrtc (compiled, too), cpu, emulator, cuda:0
-  std::string target = "cpu";     // what passes and planners work for
-  std::string skip{};             // a pass left out
+  std::string
+      device{};  // interpreter, text (CUDA kernels are printed, and interpreted), nvrtc (compiled, too), cpu, emulator, cuda:0
+  std::string target = "cpu";  // what passes and planners work for
+  std::string skip{};  // a pass left out
   std::string precision = "fp32";
   bool fuse = true;
   std::string name() const;
