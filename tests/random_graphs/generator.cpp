@@ -59,7 +59,8 @@ GraphCase Generator::run() {
   int total = 0;
   for (const auto& [weight, step] : steps()) total += weight;
   keep(input(main_, random_shape(1 + static_cast<size_t>(below(4)))));
-  const int64_t count = 1 + below(chance(0.2) ? 16 : 8);
+  follow_ = chance(0.4) ? 0.9 : 0.45;
+  const int64_t count = 1 + below(chance(0.2) ? 18 : 10);
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = below(total);
     for (const auto& [weight, step] : steps()) {
@@ -154,7 +155,7 @@ ValueId Generator::find(const std::function<bool(const TensorType&)>& fits) {
     if (fits(type(v))) found.push_back(v);
   if (found.empty()) return {};
   const auto n = static_cast<int64_t>(found.size());
-  return found[static_cast<size_t>(chance(0.5) ? n - 1 : below(n))];
+  return found[static_cast<size_t>(chance(follow_) ? n - 1 : below(n))];
 }
 
 ValueId Generator::value_of_rank(size_t low, size_t high, bool floats) {

@@ -120,6 +120,7 @@ class Generator {
   std::vector<ValueId> pool_;
   std::vector<Expr> dims_, symbols_;
   DType main_ = DType::F32;
+  double follow_ = 0.5;        // how often a step goes on from the value made last
   int64_t most_elements_ = 0;  // of a value, with symbols at a usual size
 };
 
