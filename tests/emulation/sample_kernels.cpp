@@ -409,6 +409,7 @@ std::vector<Sample> all_samples() {
           shifted_pad(13, 40),
           row_guard(11, 36),
           shared_behind_guards(12, 36),
+          column_sum(2312, 17),
           math_zoo(999, DType::F32),
           math_zoo(130, DType::F64),
           integer_zoo(513, DType::I32),
