@@ -59,9 +59,9 @@ Result<std::vector<Tensor>> run_on(const Compilation& c, const OpenDevice& devic
 }
 
 std::string in_words(const WrongGroup& g, size_t groups) {
-  const std::string blame = g.interpreter_agrees
-                                ? "its kernel is right on the interpreter, so the device's code is wrong"
-                                : "the interpreter gets the same from its kernel, so fusing or lowering it is wrong";
+  const std::string blame =
+      g.interpreter_agrees ? "on the interpreter its kernel agrees with them, so the device's code makes the difference"
+                           : "on the interpreter its kernel differs, too, so fusing or lowering makes the difference";
   return fmt::format("group {} of {}, {}, differs from its operators: {} of {}; {}\n  nodes {}", g.position + 1, groups,
                      g.kernel, g.comparison.text, g.value, blame, g.nodes.empty() ? "without names" : g.nodes);
 }
