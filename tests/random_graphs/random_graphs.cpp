@@ -28,7 +28,7 @@ struct Options {
   uint64_t count = 150, seed = 1;
   std::vector<std::string> devices{"cpu"}, files;
   std::string output_dir = "random_graphs_failures", only;
-  double seconds = 60;  // for one graph
+  double seconds = 120;  // for one graph
   double most_seconds = 0;  // for the run; 0: no limit
   bool cuda_text = false, nvrtc = false, print = false, no_shrink = false, verbose = false;
   int most_failures = 20;
