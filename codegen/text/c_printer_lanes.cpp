@@ -70,6 +70,7 @@ std::optional<Expr> CPrinter::neighbour_base(int buffer, const Expr& index) cons
 
 void CPrinter::load_vectors(const Expr& e) {
   if (!lanes_) return;
+  std::erase_if(guarded_, [&](const auto& entry) { return !expr_.has_value(entry.first); });  // their scope has ended
   VectorReads reads;
   order_reads(e, reads);
   find_guards(reads);
