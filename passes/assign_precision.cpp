@@ -32,7 +32,7 @@ class Narrower {
       narrow_operands(*g_.node(id).body, g_.node(id).attrs.as<FusedAttrs>().kind == "attention");
       narrow_outputs(id);
     }
-    return !narrow_.empty() || !weights_.empty();
+    return !narrow_.empty() || !weights_.empty() || rounds_operands_;
   }
 
  private:
@@ -79,6 +79,7 @@ class Narrower {
         if (follows_product(body, v)) continue;  // the weights of attention
         const ValueId rounded = cast(body, cast(body, v, type_), DType::F32);
         body.replace_use(id, v, rounded);
+        rounds_operands_ = true;
       }
     }
   }
@@ -117,6 +118,7 @@ class Narrower {
   Graph& g_;
   DType type_;
   std::set<ValueId> narrow_;
+  bool rounds_operands_ = false;
   std::map<ValueId, ValueId> weights_;
 };
 

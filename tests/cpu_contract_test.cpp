@@ -79,7 +79,8 @@ const std::vector<Layout> kLayouts = {
 TEST_CASE("matrix products of odd sizes and layouts", "[cpu]") {
   const std::vector<std::array<int64_t, 3>> sizes = {{1, 1, 1},      {1, 70, 90},  {2, 33, 17},  {3, 100, 65},
                                                      {5, 5, 5},      {13, 17, 31}, {25, 49, 40}, {64, 48, 7},
-                                                     {70, 130, 100}, {40, 3, 80}};
+                                                     {70, 130, 100}, {40, 3, 80},  {0, 3, 4},    {4, 0, 3},
+                                                     {3, 4, 0}};
   for (const TargetTraits& traits : machines())
     for (const auto& [m, n, k] : sizes)
       for (const Layout& layout : kLayouts)

@@ -37,6 +37,20 @@ if(EXISTS ${LLVM_TOOLS_BINARY_DIR}/ld.lld)
   target_link_options(ingot_emulated PRIVATE -B${LLVM_TOOLS_BINARY_DIR} -fuse-ld=lld)
 endif()
 
+# ---- random graphs -------------------------------------------------------------------------------------------------------
+file(GLOB random_graphs CONFIGURE_DEPENDS random_graphs/*.cpp)
+add_executable(random_graphs ${random_graphs})
+target_compile_options(random_graphs PRIVATE -Wall -Wextra)
+target_link_libraries(random_graphs PRIVATE ingot_driver ingot_emulator CLI11::CLI11)
+target_link_options(random_graphs PRIVATE -rdynamic)
+if(EXISTS ${LLVM_TOOLS_BINARY_DIR}/ld.lld)
+  target_link_options(random_graphs PRIVATE -B${LLVM_TOOLS_BINARY_DIR} -fuse-ld=lld)
+endif()
+add_test(NAME random_graphs COMMAND random_graphs --count 120 --seed 1 --output-dir ${CMAKE_CURRENT_BINARY_DIR}/random_graphs)
+set_tests_properties(random_graphs PROPERTIES LABELS "numeric;fuzz" TIMEOUT 300)
+add_test(NAME random_graphs_emulated COMMAND random_graphs --cuda-text --only emulator --count 160 --seed 1 --output-dir ${CMAKE_CURRENT_BINARY_DIR}/random_graphs)
+set_tests_properties(random_graphs_emulated PROPERTIES LABELS "emulated;fuzz" TIMEOUT 600)
+
 # ---- whole models --------------------------------------------------------------------------------------------------------
 # ingot_model_test(NAME LABEL TIMEOUT PROGRAM args…): skipped, and said so, where the material or the GPU is missing.
 function(ingot_model_test name label timeout program)
@@ -68,6 +82,7 @@ add_test(NAME shared_store COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/shared_store
 set_tests_properties(shared_store PROPERTIES LABELS "runtime" TIMEOUT 300)
 ingot_test(dynamic_shapes_test LABELS models LINK ingot_driver)
 ingot_test(refit_test LABELS numeric LINK ingot_driver)
+ingot_test(bisect_test LABELS numeric fast LINK ingot_driver)
 add_executable(gpu_session_test gpu_session_test.cpp)
 target_link_libraries(gpu_session_test PRIVATE ingot_runtime)
 ingot_final_link(gpu_session_test)

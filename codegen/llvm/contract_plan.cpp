@@ -272,7 +272,8 @@ ContractPlan plan_contract(const Kernel& kernel, const Machine& machine) {
   choose_tasks(p, machine);
   p.tile_blocks = simplify(ceil_div(p.tiles.count, Expr(p.tiles_per_task)));
   p.panel_groups = simplify(ceil_div(p.panels, Expr(p.panels_per_task)));
-  p.tasks = simplify(p.batch * p.tile_blocks * p.panel_groups);
+  // Tiles have a row each, so a product without rows is one without tasks.
+  p.tasks = p.m.is_const(0) ? Expr(0) : simplify(p.batch * p.tile_blocks * p.panel_groups);
   place_scratch(p);
   return p;
 }

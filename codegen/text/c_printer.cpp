@@ -54,6 +54,7 @@ void CPrinter::body(const Body& body) {
 }
 
 void CPrinter::statement(const Stmt& stmt) {
+  forget_guarded();
   if (auto* s = stmt.as<Let>()) return let(*s);
   if (auto* s = stmt.as<Store>()) return store(*s);
   if (auto* s = stmt.as<Loop>()) return loop(*s);

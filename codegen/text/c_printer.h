@@ -7,8 +7,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,7 +90,18 @@ class CPrinter {
   void each_lane(const std::function<void()>& print);
   /// Loads by vector access what `e` reads at neighbouring places.
   void load_vectors(const Expr& e);
-  void load_vectors_under(const Expr& e, const std::string& guard, ExprSet& done);
+  struct VectorReads {
+    ExprSet seen, holds;      // holds: reads neighbours somewhere below
+    std::vector<Expr> order;  // those that hold, operands before what reads them
+    ExprSet by_lane;          // loads behind a condition that differs between the lanes
+    ExprMap<std::set<std::string>> guards;  // conditions under which it is reached; "" is always
+  };
+  bool order_reads(const Expr& e, VectorReads& reads);
+  void find_guards(VectorReads& reads);
+  std::string condition_text(const Expr& condition, const std::string& guard);
+  void load_vector(const Expr& e, std::string guard, bool by_lane);
+  /// Vectors that were loaded under a guard are right for the statement that has it.
+  void forget_guarded();
   /// The index of the first neighbour, if the access is neighbouring and aligned for the lanes.
   std::optional<Expr> neighbour_base(int buffer, const Expr& index) const;
   /// Runs `print` in vector mode: `inner` takes the values of `base` + 0 ... width - 1; the caller has bound `base`.
@@ -105,6 +118,7 @@ class CPrinter {
     bool is_int = false;
   };
   std::unordered_map<std::string, LaneValue> arrays_;  // variant symbols by name
+  ExprMap<std::string> guarded_;  // vectors of the present statement that are loaded under a guard, and which
   std::vector<Alloc> scratch_;  // in order of their buffer numbers
 };
 

@@ -70,28 +70,107 @@ std::optional<Expr> CPrinter::neighbour_base(int buffer, const Expr& index) cons
 
 void CPrinter::load_vectors(const Expr& e) {
   if (!lanes_) return;
-  ExprSet done;
-  load_vectors_under(e, "", done);
+  std::erase_if(guarded_, [&](const auto& entry) { return !expr_.has_value(entry.first); });  // their scope has ended
+  VectorReads reads;
+  order_reads(e, reads);
+  find_guards(reads);
+  for (const Expr& x : reads.by_lane)
+    if (guarded_.erase(x)) expr_.forget(x);
+  for (const Expr& x : reads.order) {
+    if (x.op() != ExprOp::Load || !neighbour_base(x.buffer(), x.arg(0))) continue;
+    const auto& guards = reads.guards[x];
+    load_vector(x, guards.empty() ? "" : *guards.begin(), reads.by_lane.count(x) > 0);
+  }
 }
 
-void CPrinter::load_vectors_under(const Expr& e, const std::string& guard, ExprSet& done) {
-  if (e.op() == ExprOp::Const || e.op() == ExprOp::Symbol || !done.insert(e).second) return;
-  if (e.op() == ExprOp::Select) {
-    load_vectors_under(e.arg(0), guard, done);
-    if (varies(e.arg(0))) return;  // which side a lane takes differs: its loads stay behind its own guard
-    const std::string condition = expr_.named(e.arg(0), "inside"), prefix = guard.empty() ? guard : guard + " && ";
-    load_vectors_under(e.arg(1), prefix + condition, done);
-    load_vectors_under(e.arg(2), prefix + "!" + condition, done);
-    return;
+/// True when e reads neighbours.
+bool CPrinter::order_reads(const Expr& e, VectorReads& reads) {
+  if (e.op() == ExprOp::Const || e.op() == ExprOp::Symbol) return false;
+  if (!reads.seen.insert(e).second) return reads.holds.count(e) > 0;
+  const bool loaded = expr_.has_value(e) && !guarded_.count(e);
+  if (loaded) return false;
+  bool holds = e.op() == ExprOp::Load && neighbour_base(e.buffer(), e.arg(0));
+  // Which side a lane takes differs: its loads stay behind its own guard.
+  const bool by_lane = e.op() == ExprOp::Select && varies(e.arg(0));
+  for (size_t i = 0; i < e.args().size(); ++i) {
+    if (!by_lane || i == 0) {
+      holds |= order_reads(e.arg(i), reads);
+      continue;
+    }
+    visit(e.arg(i), [&](const Expr& x) {
+      if (x.op() == ExprOp::Load) reads.by_lane.insert(x);
+    });
   }
-  for (const Expr& a : e.args()) load_vectors_under(a, guard, done);
-  if (e.op() != ExprOp::Load) return;
-  const auto base = neighbour_base(e.buffer(), e.arg(0));
-  if (!base || expr_.has_value(e)) return;
+  if (!holds) return false;
+  reads.holds.insert(e);
+  reads.order.push_back(e);
+  return true;
+}
+
+/// Readers come before what they read, so each expression knows all conditions that lead to it when its turn comes.
+void CPrinter::find_guards(VectorReads& reads) {
+  if (reads.order.empty()) return;
+  std::map<std::string, std::string> names;  // of conditions
+  reads.guards[reads.order.back()].insert("");
+  for (auto it = reads.order.rbegin(); it != reads.order.rend(); ++it) {
+    std::set<std::string>& guards = reads.guards[*it];
+    if (guards.count("")) guards = {""};
+    if (guards.size() > 1) {
+      std::string any;
+      for (const std::string& g : guards) any += (any.empty() ? "(" : " || (") + g + ")";
+      std::string& name = names[any];
+      if (name.empty()) {
+        name = expr_.fresh("read");
+        out_.line(fmt::format("const bool {} = {};", name, any));
+      }
+      guards = {name};
+    }
+    const std::string guard = *guards.begin();
+    const auto reach = [&](const Expr& e, const std::string& g) {
+      if (reads.holds.count(e)) reads.guards[e].insert(g);
+    };
+    if (it->op() != ExprOp::Select) {
+      for (const Expr& a : it->args()) reach(a, guard);
+      continue;
+    }
+    reach(it->arg(0), guard);
+    if (varies(it->arg(0)) || (!reads.holds.count(it->arg(1)) && !reads.holds.count(it->arg(2)))) continue;
+    const std::string condition = condition_text(it->arg(0), guard), prefix = guard.empty() ? "" : guard + " && ";
+    reach(it->arg(1), prefix + condition);
+    reach(it->arg(2), prefix + "!" + condition);
+  }
+}
+
+/// A name for the condition. One that reads memory does so only where it is asked.
+std::string CPrinter::condition_text(const Expr& condition, const std::string& guard) {
+  bool reads = false;
+  visit(condition, [&](const Expr& x) { reads |= x.op() == ExprOp::Load; });
+  if (guard.empty() || !reads || expr_.has_value(condition)) return expr_.named(condition, "inside");
+  const std::string name = expr_.fresh("inside");
+  out_.line(fmt::format("bool {} = false;", name));
+  const auto block = out_.block(fmt::format("if ({})", guard));
+  const ExprPrinter::Scope scope(expr_);
+  out_.line(fmt::format("{} = {};", name, expr_.value(condition)));
+  return name;
+}
+
+void CPrinter::forget_guarded() {
+  for (const auto& [load, guard] : guarded_) expr_.forget(load);
+  guarded_.clear();
+}
+
+void CPrinter::load_vector(const Expr& e, std::string guard, bool by_lane) {
+  const auto known = guarded_.find(e);
+  if (expr_.has_value(e) && (known == guarded_.end() || known->second == guard)) return;
+  if (known != guarded_.end() && !guard.empty()) guard = fmt::format("({}) || ({})", known->second, guard);
+  if (!guard.empty() && by_lane) return;  // some lane may need it where the guard does not hold
+  if (guard.empty()) guarded_.erase(e);
+  else guarded_[e] = guard;
+  const bool constant = kernel_.buffers[static_cast<size_t>(e.buffer())].is_constant;
   const DType type = buffer_type(e.buffer());
   const std::string name = expr_.fresh(buffer_name(e.buffer()) + "_in");
-  const std::string at = expr_.operand(*base);
-  const std::string load = fmt::format("{}<{}>({} + {})", kernel_.buffers[static_cast<size_t>(e.buffer())].is_constant ? "load_vec_constant" : "load_vec", lanes_->width,
+  const std::string at = expr_.operand(*neighbour_base(e.buffer(), e.arg(0)));
+  const std::string load = fmt::format("{}<{}>({} + {})", constant ? "load_vec_constant" : "load_vec", lanes_->width,
                                        pointer(e.buffer()), at);
   expr_.include("memory.cuh");
   const std::string vec = fmt::format("Vec<{}, {}>", c_storage_type(type), lanes_->width);

@@ -71,6 +71,9 @@ class ExprPrinter {
   void bind_value(const Expr& e, std::string text) { scopes_.back().values[e] = std::move(text); }
   bool is_bound(const Expr& symbol) const;
   bool has_value(const Expr& e) const { return find_value(e) != nullptr; }
+  void forget(const Expr& e) {
+    for (ScopeData& scope : scopes_) scope.values.erase(e);
+  }
   /// Forgets named values that read `buffer`, after a store into it.
   void forget_loads(int buffer);
 

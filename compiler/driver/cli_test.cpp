@@ -7,9 +7,11 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <thread>
 
+#include "compiler/driver/bisect.h"
 #include "compiler/driver/cli.h"
 #include "compiler/driver/devices.h"
 #include "compiler/driver/test_case.h"
@@ -148,23 +150,24 @@ struct CheckArgs {
   Tolerance tolerance{1e-3, 1e-4};
 };
 
-/// Names the first element of each output that differs; which fusion is to blame would need every intermediate.
+/// Names the first element of each output that differs, and what is to blame for the first difference of all.
 Outcome run_check(const CheckArgs& a) {
   CompileOptions o = INGOT_TRY(a.common.to_compile());
   const Model fused = INGOT_TRY(Model::load(a.model, a.device, o));
-  CompileOptions apart = o;
-  apart.fuse = false;
-  const Model reference = INGOT_TRY(Model::load(a.model, "interpreter", apart));
+  const Model reference = INGOT_TRY(Model::load(a.model, "interpreter", without_passes(o)));
   int bad = 0;
+  std::optional<std::vector<Tensor>> wrong;  // inputs that give a wrong output
   for (int64_t batch : a.batches) {
     const auto inputs = INGOT_TRY(read_inputs(fused.inputs(), fused.program(), a.inputs, true, batch, 7));
     const auto got = INGOT_TRY(fused.run_ordered(inputs)), want = INGOT_TRY(reference.run_ordered(inputs));
     for (size_t i = 0; i < got.size(); ++i) {
       const Comparison c = compare(got[i], want[i], a.tolerance);
       bad += !c.equal;
+      if (!c.equal && !wrong) wrong = inputs;
       fmt::print("batch {:<4} {:<28} {}\n", batch, fused.outputs()[i].name, c.equal ? fmt::format("equal, {:.1f}% of the tolerance", 100 * c.worst) : c.text);
     }
   }
+  if (wrong) fmt::print("{}\n", INGOT_TRY(explain_difference(a.model, a.device, o, *wrong, a.tolerance)));
   fmt::print("{}\n", bad ? "the fused program differs from the unfused one" : "the fused program equals the unfused one");
   return bad ? 1 : 0;
 }

@@ -12,7 +12,28 @@
 namespace ingot {
 namespace {
 
-using SymbolValues = std::unordered_map<std::string, int64_t>;
+Result<Tensor> make_tensor(const TensorType& type, const SymbolValues& symbols) {
+  std::vector<int64_t> dims;
+  for (const Expr& d : type.shape) {
+    const auto v = evaluate_int(d, symbols);
+    if (!v || *v < 0) return invalid(fmt::format("dimension {} has no valid value", to_string(d)));
+    dims.push_back(*v);
+  }
+  INGOT_TRY(checked_count(dims, size_of(type.dtype)));
+  return Tensor(type.dtype, dims);
+}
+
+Status run_kernel(const Kernel& k, std::vector<Tensor*> args, const SymbolValues& symbols) {
+  std::vector<void*> buffers;
+  std::vector<int64_t> sizes;
+  for (Tensor* t : args) {
+    buffers.push_back(t->mutable_data());
+    sizes.push_back(t->count());
+  }
+  return interpret(k, buffers, sizes, symbols);
+}
+
+}  // namespace
 
 Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inputs) {
   if (inputs.size() != g.inputs.size()) return invalid(fmt::format("{} inputs given, the model has {}", inputs.size(), g.inputs.size()));
@@ -45,29 +66,6 @@ Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inp
   return symbols;
 }
 
-Result<Tensor> make_tensor(const TensorType& type, const SymbolValues& symbols) {
-  std::vector<int64_t> dims;
-  for (const Expr& d : type.shape) {
-    const auto v = evaluate_int(d, symbols);
-    if (!v || *v < 0) return invalid(fmt::format("dimension {} has no valid value", to_string(d)));
-    dims.push_back(*v);
-  }
-  INGOT_TRY(checked_count(dims, size_of(type.dtype)));
-  return Tensor(type.dtype, dims);
-}
-
-Status run_kernel(const Kernel& k, std::vector<Tensor*> args, const SymbolValues& symbols) {
-  std::vector<void*> buffers;
-  std::vector<int64_t> sizes;
-  for (Tensor* t : args) {
-    buffers.push_back(t->mutable_data());
-    sizes.push_back(t->count());
-  }
-  return interpret(k, buffers, sizes, symbols);
-}
-
-}  // namespace
-
 Result<std::vector<Tensor>> run_reference(const Graph& g, const MemoryPlan& plan, const LoweredProgram& lowered,
                                           const std::vector<ShapeRequirement>& requirements, const std::vector<Tensor>& inputs) {
   const SymbolValues symbols = INGOT_TRY(bind_symbols(g, inputs));
@@ -96,12 +94,12 @@ Result<std::vector<Tensor>> run_reference(const Graph& g, const MemoryPlan& plan
   return outputs;
 }
 
-Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) {
+Result<NodeKernel> lower_node(const Graph& graph, const Node& node) {
   Graph g;
   g.name = "constant";
   auto body = std::make_shared<Graph>();
   std::vector<ValueId> outer, inner;
-  std::vector<Tensor> inputs;
+  NodeKernel result;
   std::map<ValueId, ValueId> known;
   for (ValueId v : node.inputs) {
     if (!v.valid()) {
@@ -112,7 +110,7 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) 
       known[v] = body->add_input(graph.value(v).type, "");
       body->value(known[v]).content = graph.value(v).content;
       outer.push_back(g.add_input(graph.value(v).type, ""));
-      inputs.push_back(*graph.value(v).constant);
+      result.inputs.push_back(v);
     }
     inner.push_back(known[v]);
   }
@@ -132,8 +130,47 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) 
   g.outputs = g.node(fused).outputs;
   MemoryPlan plan;
   plan.order = {fused};
-  const LoweredProgram lowered = INGOT_TRY(lower_program(g, plan));
-  return run_reference(g, plan, lowered, {}, inputs);
+  result.kernel = std::move(INGOT_TRY(lower_program(g, plan)).kernels[0]);
+  return result;
+}
+
+Result<std::vector<Tensor>> run_kernel_alone(const Kernel& kernel, const std::vector<Tensor>& inputs, const std::vector<TensorType>& outputs,
+                                             const SymbolValues& symbols) {
+  std::vector<Tensor> in = inputs, out;
+  for (const TensorType& t : outputs) out.push_back(INGOT_TRY(make_tensor(t, symbols)));
+  std::vector<Tensor*> args;
+  for (auto* list : {&in, &out})
+    for (Tensor& t : *list) args.push_back(&t);
+  INGOT_TRY(run_kernel(kernel, args, symbols));
+  return out;
+}
+
+Result<std::vector<Tensor>> run_apart(const Graph& g, const std::vector<Tensor>& inputs, const SymbolValues& symbols) {
+  std::map<ValueId, Tensor> values;
+  for (size_t i = 0; i < inputs.size(); ++i) values.emplace(g.inputs[i], inputs[i]);
+  const auto get = [&](ValueId v) { return values.count(v) ? values.at(v) : *g.value(v).constant; };
+  for (NodeId id : g.order()) {
+    const Node& n = g.node(id);
+    const NodeKernel lowered = INGOT_TRY(lower_node(g, n));
+    std::vector<Tensor> in;
+    std::vector<TensorType> types;
+    for (ValueId v : lowered.inputs) in.push_back(get(v));
+    for (ValueId v : n.outputs) types.push_back(g.value(v).type);
+    std::vector<Tensor> out = INGOT_TRY(run_kernel_alone(lowered.kernel, in, types, symbols));
+    for (size_t i = 0; i < out.size(); ++i) values.insert_or_assign(n.outputs[i], std::move(out[i]));
+  }
+  std::vector<Tensor> outputs;
+  for (ValueId v : g.outputs) outputs.push_back(get(v));
+  return outputs;
+}
+
+Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node) {
+  const NodeKernel lowered = INGOT_TRY(lower_node(graph, node));
+  std::vector<Tensor> inputs;
+  std::vector<TensorType> types;
+  for (ValueId v : lowered.inputs) inputs.push_back(*graph.value(v).constant);
+  for (ValueId v : node.outputs) types.push_back(graph.value(v).type);
+  return run_kernel_alone(lowered.kernel, inputs, types, {});
 }
 
 }  // namespace ingot

@@ -26,14 +26,16 @@ namespace ingot::emulation {
 // Clocks value says, for every agent, up to which time its effects are visible here; the second half says up to which
 // time its generic-proxy writes are also visible to the asynchronous proxy (a fence was on the way).
 constexpr unsigned kEngines = 16;
-using Epoch = u32;  // agent << 24 | time; 0: never
+using Epoch = u32;  // agent << kTimeBits | time; 0: never
+constexpr u32 kTimeBits = 22, kTimeMask = (1u << kTimeBits) - 1, kNeverSeen = kTimeMask;  // a time that no clock reaches
+constexpr u32 kMostAgents = (1u << (32 - kTimeBits)) - 1;
 struct Clocks {
   std::vector<u32> t;
   void join(const Clocks& o) {
     for (size_t i = 0; i < t.size(); ++i) t[i] = t[i] > o.t[i] ? t[i] : o.t[i];
   }
-  bool sees(Epoch e) const { return (e & 0xffffff) <= t[e >> 24]; }
-  bool sees_fenced(Epoch e) const { return (e & 0xffffff) <= t[t.size() / 2 + (e >> 24)]; }
+  bool sees(Epoch e) const { return (e & kTimeMask) <= t[e >> kTimeBits]; }
+  bool sees_fenced(Epoch e) const { return (e & kTimeMask) <= t[t.size() / 2 + (e >> kTimeBits)]; }
 };
 
 // ---- shadow of one CTA's shared memory ----
@@ -136,7 +138,7 @@ struct Warp {
   std::vector<std::unique_ptr<Acc>> accs;
   std::vector<std::unique_ptr<Acc>> free_accs;
   std::vector<std::unique_ptr<WgOp>> free_ops;
-  Epoch now() const { return agent << 24 | vc.t[agent]; }
+  Epoch now() const { return agent << kTimeBits | vc.t[agent]; }
 };
 struct NamedBar {
   u32 arrived = 0, expect = 0;
@@ -206,7 +208,7 @@ struct Runtime {
 extern Runtime rt;
 
 inline Fiber& me() { return *rt.cur; }
-inline bool is_engine(Epoch e) { return (e >> 24) % (rt.warps_per_block + kEngines) >= rt.warps_per_block; }
+inline bool is_engine(Epoch e) { return (e >> kTimeBits) % (rt.warps_per_block + kEngines) >= rt.warps_per_block; }
 extern "C" void emu_switch(void** save, void* load);
 void report_deadlock();
 void fault(const char* kind, const char* fmt, ...) __attribute__((format(printf, 2, 3)));

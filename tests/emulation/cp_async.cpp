@@ -14,7 +14,7 @@ static void copy_later(u32 dst, const void* src, u32 bytes, u32 size) {
   Cta& c = *me().warp->cta;
   check_write(c, dst, size, *me().warp, "cp.async");
   for (u32 g = 0; g < size / 4; ++g)
-    c.sh->wr[dst / 4 + g] = me().warp->agent << 24 | 0xffffff;  // a time nobody has seen: unreadable until the wait
+    c.sh->wr[dst / 4 + g] = me().warp->agent << kTimeBits | kNeverSeen;  // a time nobody has seen: unreadable until the wait
   me().cp_open.push_back({dst, src, bytes, size});
 }
 extern "C" void emu_cp_async(u32 dst, const void* src, u32 bytes) {

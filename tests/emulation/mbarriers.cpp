@@ -119,8 +119,8 @@ void mbar_complete_tx(Cta& c, u32 a, u32 bytes, const Clocks& vc, Epoch e) {
     return;
   }
   b->cur.join(vc);
-  u32& t = b->cur.t[e >> 24];
-  t = std::max(t, e & 0xffffff);
+  u32& t = b->cur.t[e >> kTimeBits];
+  t = std::max(t, e & kTimeMask);
   b->tx -= bytes;
   if (b->tx <= -(1 << 20)) fault("mbarrier-tx-overflow", "%ld bytes", b->tx);
   mbar_check(b);

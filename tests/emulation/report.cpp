@@ -43,7 +43,7 @@ static std::string who(const Fiber& f) {
 }
 std::string name_of(Epoch e) {
   char s[64];
-  const u32 stride = rt.warps_per_block + kEngines, a = (e >> 24) % stride, c = (e >> 24) / stride;
+  const u32 stride = rt.warps_per_block + kEngines, a = (e >> kTimeBits) % stride, c = (e >> kTimeBits) / stride;
   if (a < rt.warps_per_block) std::snprintf(s, sizeof s, "warp %u", a);
   else std::snprintf(s, sizeof s, "a TMA load");
   std::string r = s;

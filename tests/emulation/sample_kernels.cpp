@@ -72,6 +72,25 @@ Sample row_guard(int64_t rows, int64_t columns) {
   return {"row_guard", k, {}, 0};
 }
 
+Sample shared_behind_guards(int64_t rows, int64_t columns) {
+  const Expr n = Expr::symbol("N", 8, 4096);
+  const Expr i = index("row", n), j = index("col", columns);
+  std::vector<Buffer> buffers = {input("x", DType::F32, {n, columns}), input("w", DType::F32, {columns}),
+                                 input("m", DType::F32, {8})};
+  for (const char* name : {"out0", "out1", "out2", "out3"}) buffers.push_back(output(name, DType::F32, {n, columns}));
+  Kernel k = kernel("concat", std::move(buffers), {axis(i), axis(j)});
+  k.dims = {n};
+  const Expr at = i * columns + j, x = Expr::load(0, DType::F32, at), w = Expr::load(1, DType::F32, j);
+  k.body.push_back({Store{3, at, select(lt(i, 4), x * w, select(lt(i, 8), f32(3), x - w))}});
+  // Some lanes need x where the guard does not hold.
+  k.body.push_back({Store{5, at, select(lt(i, 4), x, select(lt(j, 5), x, f32(0)))}});
+  // A condition that is read behind a guard.
+  const Expr below = lt(Expr::load(2, DType::F32, i), f32(0));
+  k.body.push_back({Store{6, at, select(lt(i, 8), select(below, x, w * 2), x)}});
+  k.body.push_back({Store{4, at, w + x}});
+  return {"shared_behind_guards", k, {{"N", rows}}, 1e-6};
+}
+
 Sample math_zoo(int64_t count, DType type) {
   const Expr i = index("i", count);
   Kernel k = kernel("gelu_zoo",
@@ -230,8 +249,8 @@ Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int
                      output("out0", type, {n, p, q, c})},
                     {axis(in), axis(ip), axis(iq), axis(ic)});
   const Expr y = ip * stride + r - pad, x = iq * stride + s - pad;
-  const Expr inside = simplify(
-      logical_and(logical_and(ge(y, Expr(0)), lt(y, Expr(h))), logical_and(ge(x, Expr(0)), lt(x, Expr(w)))));
+  const Expr inside =
+      simplify(logical_and(logical_and(ge(y, Expr(0)), lt(y, Expr(h))), logical_and(ge(x, Expr(0)), lt(x, Expr(w)))));
   const Expr element = Expr::load(0, type, ((in * h + y) * w + x) * c + ic);
   const DType compute = compute_type(type);
   Reduce sum;
@@ -243,7 +262,9 @@ Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int
   k.body.push_back({sum});
   const Expr biased = sum.result + Expr::load(2, type, ic);
   k.body.push_back({Store{3, ((in * p + ip) * q + iq) * c + ic, max(biased, zero_of(biased))}});
-  return {fmt::format("depthwise_{}x{}x{}x{}_{}x{}_s{}_{}", n, h, w, c, filter, filter, stride, name_of(type)), k, {},
+  return {fmt::format("depthwise_{}x{}x{}x{}_{}x{}_s{}_{}", n, h, w, c, filter, filter, stride, name_of(type)),
+          k,
+          {},
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
@@ -277,11 +298,11 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
 
 Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DType type, bool strided) {
   const Expr ib = index("b", batch), im = index("i", m), in = index("j", n), ik = index("k", kk), id = index("d", d);
-  Kernel k = kernel("attention",
-                    {input("q", type, {batch, m, kk}), input("key", type, {batch, n, kk}),
-                     input("value", type, {batch, n, d}), input("mask", type, {m, n}), input("bias", type, {d}),
-                     output("out0", type, {batch, m, d})},
-                    {});
+  Kernel k =
+      kernel("attention",
+             {input("q", type, {batch, m, kk}), input("key", type, {batch, n, kk}), input("value", type, {batch, n, d}),
+              input("mask", type, {m, n}), input("bias", type, {d}), output("out0", type, {batch, m, d})},
+             {});
   const auto place = [&](const Expr& row, int64_t rows, const Expr& column, int64_t columns) {
     return strided ? (row * batch + ib) * columns + column : (ib * rows + row) * columns + column;
   };
@@ -303,7 +324,9 @@ Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DTy
   return {fmt::format("attention_{}x{}x{}x{}x{}_{}{}", batch, m, n, kk, d, name_of(type), strided ? "_strided" : ""),
           k,
           {},
-          type == DType::BF16 ? 1e-2 : type == DType::F16 ? 2e-3 : 1e-5};
+          type == DType::BF16  ? 1e-2
+          : type == DType::F16 ? 2e-3
+                               : 1e-5};
 }
 
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
@@ -397,6 +420,8 @@ std::vector<Sample> all_samples() {
           broadcast_add(9, 12, DType::F64),
           shifted_pad(13, 40),
           row_guard(11, 36),
+          shared_behind_guards(12, 36),
+          column_sum(2312, 17),
           math_zoo(999, DType::F32),
           math_zoo(130, DType::F64),
           integer_zoo(513, DType::I32),

@@ -24,6 +24,7 @@ std::vector<Sample> all_samples();
 Sample broadcast_add(int64_t rows, int64_t columns, DType type);  // relu(x[n, c] + bias[c]), symbolic n
 Sample shifted_pad(int64_t rows, int64_t columns);  // y[i, j] = x[i, j - 3] or 0: a lazy guard per element
 Sample row_guard(int64_t rows, int64_t columns);  // the guard is the same for neighbouring elements
+Sample shared_behind_guards(int64_t rows, int64_t columns);  // several guards lead to the same load
 Sample math_zoo(int64_t count, DType type);  // many functions, shared subexpressions
 Sample integer_zoo(int64_t count, DType type);  // wrapping, division by zero, shifts
 Sample gather_rows(int64_t count, int64_t rows, int64_t columns);  // an index from data, checked under a guard

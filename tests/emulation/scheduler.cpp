@@ -225,7 +225,7 @@ static void forget_reads() {
 }
 static void run_cluster(Dim3 first, unsigned cluster, Dim3 block, size_t dyn, char* stacks) {
   rt.ready.clear();
-  if (rt.clock_base > 1u << 22) {
+  if (rt.clock_base > kTimeMask / 2) {
     rt.clock_base = 1;
     forget_reads();
   }
@@ -316,7 +316,11 @@ LaunchReport launch(void (*entry)(void**), void** params, Dim3 grid, Dim3 block,
     rt.res.faults.push_back("launch: too much shared memory");
     return rt.res;
   }
-  if (n > 1024 || grid.x % cluster || rt.agents > 255) {
+  if (rt.agents > kMostAgents) {
+    rt.res.faults.push_back("launch: a cluster of more warps than the emulator follows");
+    return rt.res;
+  }
+  if (n > 1024 || grid.x % cluster) {
     rt.res.faults.push_back("launch: bad grid, block or cluster");
     return rt.res;
   }

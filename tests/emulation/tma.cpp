@@ -99,13 +99,13 @@ bool run_async(AsyncOp* o) {
         Cta& c = *rt.ctas[r];
         Shadow& s = *c.sh;
         const u32 agent = c.agent0 + rt.warps_per_block + o->bar / 8 % kEngines;
-        static u32 tick[256];
+        static u32 tick[kMostAgents + 1];
         static u32 base = 0;
         if (base != rt.clock_base) {
           base = rt.clock_base;
           for (auto& t : tick) t = base;
         }
-        const Epoch e = agent << 24 | ++tick[agent];
+        const Epoch e = agent << kTimeBits | ++tick[agent];
         if (!c.live) fault("peer-exited", "TMA writes into a CTA that has exited");
         each_row(*o, [&](u32 dst, u8* row, long x, u32 bytes) {
           for (u32 k = 0; k < bytes; k += 16) {

@@ -1,0 +1,345 @@
+#include "tests/random_graphs/expected.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "codegen/kernel/interpret.h"
+#include "compiler/driver/reference.h"
+#include "compiler/ops/rows.h"
+#include "passes/passes.h"
+
+namespace ingot::testing {
+namespace {
+
+constexpr double kSafety = 4;  // tolerance over spread
+
+/// Half the distance between neighbours, relative to the value.
+double unit_of(DType t) {
+  switch (t) {
+    case DType::F16: return 0x1p-11;
+    case DType::BF16: return 0x1p-8;
+    case DType::F64: return 0x1p-53;
+    default: return 0x1p-24;
+  }
+}
+/// Values below this may be flushed or lose digits.
+double tiny_of(DType t) { return t == DType::F16 ? 0x1p-25 : t == DType::F64 ? 0 : 0x1p-126; }
+double round_to_type(DType t, double v) {
+  char bytes[8];
+  store_float(t, bytes, v);
+  return load_float(t, bytes);
+}
+DType wide(DType t) { return is_float(t) ? DType::F64 : t; }
+
+/// Results that are one of the operands or a small integer: nothing is rounded.
+bool is_exact(const Node& n) {
+  static constexpr std::string_view kNames[] = {"Relu",           "Abs", "Neg", "Sign", "Floor", "Ceil",
+                                                "Round",          "Max", "Min", "Clip", "Where", "FiniteOrZero",
+                                                "ThresholdedRelu"};
+  if (n.op->lowers_as<Movement>() || n.op->lowers_as<Element>()) return true;
+  return std::find(std::begin(kNames), std::end(kNames), n.op->name) != std::end(kNames);
+}
+/// Functions may be off by a few units of f32, and those that end in a difference by units of `base + |x|*by_input`.
+struct FunctionError {
+  double units = 0, base = 0, by_input = 0;
+};
+FunctionError function_error(std::string_view name) {
+  static constexpr std::string_view kRelative[] = {"Exp", "Log",      "Sqrt", "Rsqrt", "Reciprocal", "Sigmoid",
+                                                   "Pow", "Softplus", "Mish", "Swish", "Div",        "Softsign"};
+  static constexpr std::string_view kAbsolute[] = {"Tanh",  "Erf",  "Sin",  "Cos",  "Tan",   "Asin",
+                                                   "Acos",  "Atan", "Sinh", "Cosh", "Asinh", "Acosh",
+                                                   "Atanh", "Elu",  "Selu", "Celu", "Log",   "HardSigmoid"};
+  if (name == "Gelu" || name == "HardSwish") return {4, 0, 1};
+  if (std::find(std::begin(kAbsolute), std::end(kAbsolute), name) != std::end(kAbsolute)) return {4, 1, 0};
+  if (std::find(std::begin(kRelative), std::end(kRelative), name) != std::end(kRelative)) return {4, 0, 0};
+  return {};
+}
+/// How many terms an element of the node sums; 0 when it sums none.
+int64_t terms_of(const Graph& g, const Node& n) {
+  if (n.op->name.starts_with("Resize"))
+    return n.op->name == "Resize" ? 64 : 400;  // weights follow from coordinates, which are rounded
+  if (n.op->name == "QuantizeTo") return 2;  // it divides, and then rounds: a tie may go either way
+  const NodeView view(g, n);
+  Shape extents;
+  if (auto* c = n.op->lowers_as<Contraction>()) {
+    for (const Expr& k : c->form(*view).k) extents.push_back(k.extent());
+  } else if (auto* r = n.op->lowers_as<Reduction>()) {
+    const ReductionForm form = r->form(*view);
+    if (form.combine != Combine::Sum && form.combine != Combine::Product) return 0;
+    extents = form.extents;
+  } else {
+    if (n.op->name == "Sum" || n.op->name == "Mean") return static_cast<int64_t>(n.inputs.size());
+    return n.op->name == "CumSum" || n.op->name == "CumProd" ? 64 : 0;
+  }
+  return std::max<int64_t>(1, element_count(extents).as_int().value_or(1));
+}
+Result<Graph> decomposed(const Graph& graph, const Sizes& sizes) {
+  Graph g = INGOT_TRY(edit_graph(graph, with_sizes(sizes))).graph;
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  INGOT_TRY(decompose(g, ctx));
+  g.compact();
+  return g;
+}
+Tensor widened(const Tensor& t) {
+  if (!is_float(t.type())) return t;
+  Tensor out(DType::F64, t.dims());
+  for (int64_t i = 0; i < t.count(); ++i) out.set_float(i, t.float_at(i));
+  return out;
+}
+
+/// A root of a sum of squares that f32 holds: those overflow, and vanish, long before the root does.
+double through_square(double v) { return std::abs(v) > 0x1p63 ? INFINITY : std::abs(v) < 0x1p-60 ? 0 : v; }
+
+class Noise {
+ public:
+  explicit Noise(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 0x1234567) {}
+  /// Uniform in [-1, 1).
+  double next() {
+    state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;
+    return static_cast<double>(static_cast<int64_t>(state_)) * 0x1p-63;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace
+
+struct Expectation::Step {
+  NodeKernel lowered;
+  std::vector<ValueId> outputs;
+  std::vector<DType> output_types, input_types;  // before widening
+  std::vector<bool> constant_input;
+  std::vector<DType> shapes_of;
+  int64_t terms = 0;
+  bool exact = false, is_cast = false, squares = false;
+  FunctionError function;
+  std::vector<TensorType> types;
+};
+
+/// One evaluation. `amplitude` 0 and no rounding gives the exact values.
+struct Expectation::Pass {
+  const Expectation& e;
+  double amplitude;
+  bool rounds;
+  DType storage;
+  Noise noise;
+  std::map<ValueId, Tensor> values;
+
+  DType stored(DType t) const { return t == DType::F32 ? storage : t; }
+  Tensor* get(ValueId v) {
+    if (auto it = values.find(v); it != values.end()) return &it->second;
+    return &values.emplace(v, *e.wide_.value(v).constant).first->second;
+  }
+  /// Sums add their terms in any order: each operand moves by what that may cost.
+  Tensor moved_operand(const Tensor& t, const Step& s, size_t input) {
+    Tensor out(t.type(), t.dims());
+    const DType type = s.input_types[input];
+    const double wide_unit = unit_of(compute_type(type)) * (1 + 0.15 * static_cast<double>(s.terms));
+    const double own = s.constant_input[input] || storage != DType::F32 ? unit_of(stored(type)) : 0;
+    // Equal terms are rounded in the same direction, so a part of the noise is common to all.
+    const double common = 1 + noise.next() * amplitude * wide_unit;
+    for (int64_t i = 0; i < t.count(); ++i)
+      out.set_float(i, t.float_at(i) * common * (1 + noise.next() * amplitude * (wide_unit + own)));
+    return out;
+  }
+  void move_output(Tensor& t, const Step& s, size_t output, const Tensor* x) {
+    const DType type = s.output_types[output];
+    if (!is_float(type)) return;
+    const DType kept = stored(type);
+    const bool silent =
+        s.exact || (s.is_cast && (!is_float(s.input_types[0]) || unit_of(s.input_types[0]) >= unit_of(kept)));
+    const double unit = unit_of(kept), inner = unit_of(compute_type(type));
+    const bool same_count = x && x->count() == t.count();
+    for (int64_t i = 0; i < t.count(); ++i) {
+      double v = t.float_at(i);
+      const double x_size = same_count ? std::abs(x->float_at(i)) : 1;
+      const double lost =
+          s.function.units * inner * (s.function.base + s.function.by_input * x_size);  // by cancellation, at most
+      if (amplitude > 0 && !silent && std::isfinite(v)) {
+        const double from_function =
+            s.function.units * (inner * std::abs(v) + tiny_of(compute_type(type)) * (1 + x_size)) + lost;
+        const double own = v == 0 ? 0 : unit * std::abs(v) + tiny_of(kept);
+        v += noise.next() * amplitude * (own + from_function);
+      }
+      if (rounds && std::abs(v) < lost) v = 0;
+      if (rounds && s.squares && inner > unit_of(DType::F64)) v = through_square(v);
+      if (rounds) v = round_to_type(kept, v);
+      t.set_float(i, v);
+    }
+  }
+  Status run_step(const Step& s) {
+    std::vector<Tensor> moved;
+    moved.reserve(s.lowered.inputs.size());
+    std::vector<Tensor*> args;
+    for (size_t i = 0; i < s.lowered.inputs.size(); ++i) {
+      Tensor* t = get(s.lowered.inputs[i]);
+      if (amplitude > 0 && s.terms > 0 && is_float(s.input_types[i])) {
+        moved.push_back(moved_operand(*t, s, i));
+        t = &moved.back();
+      }
+      args.push_back(t);
+    }
+    for (size_t i = 0; i < s.outputs.size(); ++i)
+      args.push_back(
+          &values.emplace(s.outputs[i], Tensor(s.types[i].dtype, *static_dims(s.types[i].shape))).first->second);
+    std::vector<void*> buffers;
+    std::vector<int64_t> sizes;
+    for (Tensor* t : args) buffers.push_back(t->mutable_data()), sizes.push_back(t->count());
+    INGOT_TRY(interpret(s.lowered.kernel, buffers, sizes, {}));
+    for (size_t i = 0; i < s.outputs.size(); ++i)
+      if (amplitude > 0 || rounds) move_output(values.at(s.outputs[i]), s, i, args.empty() ? nullptr : args[0]);
+    return {};
+  }
+  Result<std::vector<Tensor>> run() {
+    for (size_t i = 0; i < e.inputs_.size(); ++i) values.emplace(e.wide_.inputs[i], e.inputs_[i]);
+    for (const Step& s : e.steps_) INGOT_TRY(run_step(s));
+    std::vector<Tensor> outputs;
+    for (ValueId v : e.wide_.outputs) outputs.push_back(*get(v));
+    return outputs;
+  }
+};
+
+Expectation::Expectation() = default;
+Expectation::Expectation(Expectation&&) noexcept = default;
+Expectation& Expectation::operator=(Expectation&&) noexcept = default;
+Expectation::~Expectation() = default;
+
+Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes, const std::vector<Tensor>& inputs) {
+  Expectation e;
+  const Graph narrow = INGOT_TRY(decomposed(graph, sizes));
+  GraphEdit widen;
+  widen.type = wide;
+  EditedGraph edited = INGOT_TRY(edit_graph(narrow, widen));
+  e.wide_ = std::move(edited.graph);
+  std::map<ValueId, DType> types;  // of the wide graph's values, before
+  for (const auto& [before, after] : edited.values) types[after] = narrow.value(before).type.dtype;
+  for (const Tensor& t : inputs) e.inputs_.push_back(widened(t));
+  for (ValueId v : narrow.outputs) e.output_types_.push_back(narrow.value(v).type.dtype);
+  for (NodeId id : e.wide_.order()) {
+    const Node& n = e.wide_.node(id);
+    Step s;
+    s.lowered = INGOT_TRY(lower_node(e.wide_, n));
+    s.outputs = n.outputs;
+    for (ValueId v : s.lowered.inputs)
+      s.input_types.push_back(types.at(v)), s.constant_input.push_back(e.wide_.value(v).constant != nullptr);
+    for (ValueId v : n.outputs) s.output_types.push_back(types.at(v)), s.types.push_back(e.wide_.value(v).type);
+    s.terms = terms_of(e.wide_, n);
+    s.exact = is_exact(n), s.is_cast = n.op->name == "Cast";
+    s.squares = n.op->name == "ReduceL2" || n.op->name == "LpPool";
+    s.function = function_error(n.op->name);
+    e.steps_.push_back(std::move(s));
+  }
+  return e;
+}
+
+namespace {
+
+/// Finite, an infinity or NaN.
+int class_of(double v) { return std::isnan(v) ? 2 : std::isinf(v) ? (v > 0 ? 1 : -1) : 0; }
+double value_at(const Tensor& t, int64_t i) {
+  return is_float(t.type()) ? t.float_at(i) : static_cast<double>(t.int_at(i));
+}
+
+/// Element i less what is expected; integers that are far apart do not round into the same double.
+double difference(const Tensor& t, const ExpectedOutput& want, size_t i) {
+  if (want.whole.empty()) return t.float_at(static_cast<int64_t>(i)) - want.value[i];
+  const int64_t a = t.int_at(static_cast<int64_t>(i)), b = want.whole[i];
+  return a == b ? 0 : std::max(1.0, std::abs(static_cast<double>(a) - static_cast<double>(b)));
+}
+void widen_slack(ExpectedOutput& out, const Tensor& sample) {
+  for (size_t i = 0; i < out.value.size(); ++i) {
+    const double v = value_at(sample, static_cast<int64_t>(i)), want = out.value[i];
+    if (class_of(v) != class_of(want)) out.slack[i] = NAN;
+    else if (class_of(v) == 0 && !std::isnan(out.slack[i]))
+      out.slack[i] = std::max(out.slack[i], kSafety * std::abs(difference(sample, out, i)));
+  }
+}
+void finish(ExpectedOutput& out) {
+  double squares = 0, count = 0;
+  const double unit = is_float(out.type) ? unit_of(out.type) : 0, tiny = is_float(out.type) ? tiny_of(out.type) : 0;
+  const double largest = out.type == DType::F16   ? 65504
+                         : out.type == DType::F64 ? std::numeric_limits<double>::max()
+                                                  : std::numeric_limits<float>::max();
+  for (size_t i = 0; i < out.value.size(); ++i) {
+    if (class_of(out.value[i]) != 0) continue;
+    out.slack[i] += 2 * unit * std::abs(out.value[i]) + tiny;
+    if (is_float(out.type) && std::abs(out.value[i]) + 2 * out.slack[i] > largest)
+      out.slack[i] = NAN;  // may be infinite
+    squares += out.value[i] * out.value[i], ++count;
+  }
+  out.scale = count > 0 ? std::sqrt(squares / count) : 0;
+}
+
+}  // namespace
+
+Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o) const {
+  const std::vector<Tensor> exact = INGOT_TRY((Pass{*this, 0, false, o.storage, Noise(0), {}}.run()));
+  std::vector<ExpectedOutput> outputs(exact.size());
+  for (size_t k = 0; k < exact.size(); ++k) {
+    outputs[k].type = output_types_[k];
+    outputs[k].dims = exact[k].dims();
+    for (int64_t i = 0; i < exact[k].count(); ++i) {
+      outputs[k].value.push_back(value_at(exact[k], i));
+      if (!is_float(outputs[k].type)) outputs[k].whole.push_back(exact[k].int_at(i));
+    }
+    outputs[k].slack.assign(outputs[k].value.size(), 0);
+  }
+  for (int sample = 0; sample <= o.samples; ++sample) {
+    Pass pass{*this,
+              sample ? o.amplitude : 0,
+              sample % 2 == 0,
+              o.storage,
+              Noise(o.seed * 1000 + static_cast<uint64_t>(sample)),
+              {}};
+    const std::vector<Tensor> got = INGOT_TRY(pass.run());
+    for (size_t k = 0; k < got.size(); ++k) widen_slack(outputs[k], got[k]);
+  }
+  for (ExpectedOutput& out : outputs) finish(out);
+  return outputs;
+}
+
+Comparison compare_with(const Tensor& got, const ExpectedOutput& want) {
+  Comparison c;
+  c.elements = got.count();
+  if (got.type() != want.type || got.dims() != want.dims) {
+    c.equal = false;
+    c.text = fmt::format("{} where {} is expected", describe(got.type(), got.dims()), describe(want.type, want.dims));
+    return c;
+  }
+  double worst = 0;
+  if (got.type() == DType::Bool)
+    for (int64_t i = 0; i < got.count(); ++i)
+      if (const int byte = got.as<uint8_t>()[i]; byte > 1) {
+        c.equal = false;
+        c.text =
+            fmt::format("element {} of {} is the byte {}, no truth value", i, describe(got.type(), got.dims()), byte);
+        return c;
+      }
+  for (int64_t i = 0; i < got.count(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const double slack = want.slack[at], expected = want.value[at], value = value_at(got, i);
+    if (std::isnan(slack)) {
+      ++c.unknown;
+      continue;
+    }
+    if (slack > 0.1 * want.scale) ++c.loose;
+    const bool both_special = class_of(expected) != 0 && class_of(expected) == class_of(value);
+    if (both_special || std::abs(difference(got, want, at)) <= slack) continue;
+    const double excess =
+        class_of(value) || class_of(expected) ? INFINITY : std::abs(value - expected) / std::max(slack, 1e-300);
+    if (!c.equal && !(excess > worst)) continue;
+    worst = excess;
+    c.equal = false;
+    c.text = fmt::format("element {} of {} is {:.9g}, expected {:.9g} within {:.3g}", i,
+                         describe(got.type(), got.dims()), value, expected, slack);
+  }
+  return c;
+}
+
+}  // namespace ingot::testing
