@@ -1,5 +1,7 @@
 // Graph rewrite rules, one row each: {name, operator, rewrite}. A rewrite returns the value that stands for the node's
 // output, or an invalid id when the rule does not apply.
+#include <algorithm>
+
 #include "compiler/ops/rows.h"
 #include "passes/passes.h"
 
@@ -104,6 +106,22 @@ Rewritten expand_into_pointwise(GraphBuilder& b, const Node& n) {
   return kNo;
 }
 
+/// Concat(a, b, c) beside Concat(a, b) -> Concat(Concat(a, b), c): what grows by one part at a time is one value that grows.
+Rewritten concat_of_more(GraphBuilder& b, const Node& n) {
+  const Graph& g = b.graph();
+  const Node* longest = nullptr;
+  for (NodeId u : g.value(n.inputs[0]).users) {
+    const Node& other = g.node(u);
+    if (other.op != n.op || !(other.attrs == n.attrs) || other.inputs.size() < 2 || other.inputs.size() >= n.inputs.size()) continue;
+    if (!std::equal(other.inputs.begin(), other.inputs.end(), n.inputs.begin())) continue;
+    if (!longest || other.inputs.size() > longest->inputs.size()) longest = &other;
+  }
+  if (!longest) return kNo;
+  std::vector<ValueId> inputs{longest->outputs[0]};
+  inputs.insert(inputs.end(), n.inputs.begin() + static_cast<std::ptrdiff_t>(longest->inputs.size()), n.inputs.end());
+  return b.add(*n.op, n.attrs, inputs);
+}
+
 struct Rule {
   const char* name;
   const char* op;  // nullptr: any
@@ -122,6 +140,7 @@ constexpr Rule kRewrites[] = {
     {"add_zero", "Add", add_zero},
     {"mul_one", "Mul", mul_one},
     {"div_one", "Div", div_one},
+    {"concat_of_more", "Concat", concat_of_more},
     {"expand_into_pointwise", nullptr, expand_into_pointwise},
 };
 

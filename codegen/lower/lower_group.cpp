@@ -5,6 +5,7 @@
 #include "codegen/lower/axis_order.h"
 #include "codegen/lower/group_parts.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/joins.h"
 #include "compiler/ops/operands.h"
 #include "compiler/ops/registry.h"
 
@@ -16,15 +17,23 @@ constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction"
 /// Buffers of the group's inputs and outputs.
 void declare_buffers(const Graph& graph, const Node& node, Kernel& k) {
   int inputs = 0, weights = 0;
+  const auto lies_in = [&](Buffer& b, ValueId v) {
+    const ValueId holder = holder_of(graph, v);
+    if (holder == v) return;
+    b.part = element_count(b.shape);
+    b.shape = graph.value(holder).type.shape;
+  };
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Value& v = graph.value(node.inputs[i]);
     Buffer b{v.constant ? fmt::format("w{}", weights++) : fmt::format("x{}", inputs++), v.type.dtype, v.type.shape};
     b.is_constant = v.constant != nullptr;
+    lies_in(b, node.inputs[i]);
     k.buffers.push_back(std::move(b));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Value& v = graph.value(node.outputs[i]);
     k.buffers.push_back({fmt::format("out{}", i), v.type.dtype, v.type.shape, true, false});
+    lies_in(k.buffers.back(), node.outputs[i]);
   }
 }
 
@@ -38,6 +47,7 @@ void lower_points(GroupValues& values, Kernel& k) {
   const Index index = fresh_index("i", body.value(body.outputs[0]).type.shape);
   k.domain = axes_of(index);
   for (ValueId v : body.outputs) k.body.push_back({store_of(values, v, index, values.at(v, index))});
+  sort_by_stride(k.domain, first_store(k.body));
 }
 
 template <class T>
@@ -216,7 +226,7 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
   INGOT_CHECK(kind.has_value(), "lower_group: unknown group kind");
   Kernel k;
   declare_buffers(graph, node, k);
-  GroupValues values(*node.body);
+  GroupValues values(graph, node);
   switch (*kind) {
     case GroupKind::Points: lower_points(values, k); break;
     case GroupKind::Windows: lower_windows(values, k); break;
