@@ -382,6 +382,7 @@ bool nonnegative_by_atom(const Poly& p, const Expr& atom, int depth) {
       return poly_nonnegative(q, depth - 1);
     }
     if (poly_nonnegative(to_poly(atom.arg(0)), depth - 1)) lows.push_back(constant_poly(0));
+    if (const int64_t high = bounds_of(atom).high; high < kNoLimit) highs.push_back(constant_poly(high));
   } else if (atom.op() == ExprOp::Symbol && atom.high() < kNoLimit) {
     highs.push_back(constant_poly(atom.high()));
     lows.push_back(constant_poly(atom.low()));
