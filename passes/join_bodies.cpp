@@ -75,6 +75,19 @@ ValueId copy_value(const Graph& from, ValueId v, Graph& to, std::map<ValueId, Va
   return done.at(v);
 }
 
+/// Where along `axis` the elements begin that the slice takes, if it takes all of the others and a piece of this one that
+/// touches its end (or begins it); invalid otherwise.
+Expr start_of_end_slice(const Graph& body, const Node& slice, size_t axis, bool is_tail) {
+  const auto& a = slice.attrs.as<SliceAttrs>();
+  const Shape& whole = body.value(slice.inputs[0]).type.shape;
+  for (size_t d = 0; d < whole.size(); ++d) {
+    const bool all = a.starts[d].is_const(0) && proves_equal(a.sizes[d], whole[d]);
+    const bool end = is_tail ? proves_equal(a.starts[d] + a.sizes[d], whole[d]) : a.starts[d].is_const(0);
+    if (!a.steps[d].is_const(1) || !(d == axis ? end : all)) return Expr();
+  }
+  return a.starts[axis];
+}
+
 /// v in that type, as a value that a group may store: an input of the body may not.
 ValueId storable(Graph& body, ValueId v, DType type) {
   TensorType t = body.value(v).type;
@@ -99,6 +112,75 @@ ValueId add_output(Graph& graph, NodeId id, ValueId inside, const std::string& n
 }  // namespace
 
 std::optional<JoinTree> join_tree(const Graph& body) { return TreeBuilder(body).run(); }
+
+std::optional<WiderBody> wider_body(const Graph& body) {
+  std::vector<const Node*> after;
+  ValueId v = body.outputs[0];
+  const Node* n = body.producer(v);
+  for (; n && (n->op->name == "Transpose" || n->op->name == "Cast"); n = body.producer(v)) {
+    after.push_back(n);
+    v = n->inputs[0];
+  }
+  if (!n || n->op->name != "Concat" || body.value(v).users.size() > 1) return std::nullopt;
+  WiderBody wider;
+  wider.axis = static_cast<size_t>(n->attrs.as<AxisAttrs>().axis);
+  std::vector<ValueId> parts = n->inputs;
+  for (size_t end : {size_t{0}, parts.size() - 1}) {
+    const Node* slice = body.producer(parts[end]);
+    if (wider.start.valid() || !slice || slice->op->name != "Slice" || body.value(parts[end]).users.size() > 1) continue;
+    wider.start = start_of_end_slice(body, *slice, wider.axis, end == 0);
+    if (wider.start.valid()) parts[end] = slice->inputs[0];
+  }
+  if (!wider.start.valid()) return std::nullopt;
+
+  wider.body = std::make_shared<Graph>();
+  wider.body->symbols = body.symbols;
+  std::map<ValueId, ValueId> done;
+  for (ValueId in : body.inputs) done[in] = wider.body->add_input(body.value(in).type, body.value(in).name);
+  TensorType type = body.value(v).type;
+  type.shape[wider.axis] = 0;
+  for (ValueId& p : parts) {
+    type.shape[wider.axis] = simplify(type.shape[wider.axis] + body.value(p).type.shape[wider.axis]);
+    p = copy_value(body, p, *wider.body, done);
+  }
+  ValueId result = wider.body->node(wider.body->add_node(n->op, n->attrs, parts, {type}, n->origin)).outputs[0];
+  for (auto it = after.rbegin(); it != after.rend(); ++it) {
+    const Node& m = **it;
+    if (m.op->name == "Transpose") {
+      const auto& perm = m.attrs.as<PermAttrs>().perm;
+      const Shape from = type.shape;
+      for (size_t d = 0; d < perm.size(); ++d) type.shape[d] = from[static_cast<size_t>(perm[d])];
+      wider.axis = static_cast<size_t>(std::find(perm.begin(), perm.end(), static_cast<int64_t>(wider.axis)) - perm.begin());
+    }
+    type.dtype = body.value(m.outputs[0]).type.dtype;
+    result = wider.body->node(wider.body->add_node(m.op, m.attrs, {result}, {type}, m.origin)).outputs[0];
+  }
+  wider.body->outputs = {result};
+  wider.body->output_names = body.output_names;
+  return wider;
+}
+
+void widen(Graph& graph, NodeId id, WiderBody wider) {
+  const ValueId v = graph.node(id).outputs[0];
+  const TensorType old = graph.value(v).type;
+  const TensorType now = wider.body->value(wider.body->outputs[0]).type;
+  SliceAttrs slice{std::vector<Expr>(old.rank(), 0), std::vector<Expr>(old.rank(), 1), old.shape};
+  slice.starts[wider.axis] = wider.start;
+  graph.value(v).type = now;
+  graph.node(id).body = std::move(wider.body);
+  std::set<NodeId> readers(graph.value(v).users.begin(), graph.value(v).users.end());
+  for (NodeId r : readers) {
+    Graph& body = *graph.node(r).body;
+    for (size_t i = 0; i < graph.node(r).inputs.size(); ++i) {
+      if (graph.node(r).inputs[i] != v) continue;
+      const ValueId in = body.inputs[i];
+      const std::vector<NodeId> users = body.value(in).users;
+      body.value(in).type = now;
+      const NodeId made = body.add_node(&op("Slice"), AttrsBox::of(slice), {in}, {old}, {});
+      for (NodeId u : users) body.replace_use(u, in, body.node(made).outputs[0]);
+    }
+  }
+}
 
 std::vector<ValueId> inputs_below(const Graph& body, ValueId v) {
   std::set<ValueId> seen;

@@ -18,6 +18,17 @@ struct JoinTree {
 /// nullopt when the body's output does more to its elements than put each of them in one place.
 std::optional<JoinTree> join_tree(const Graph& body);
 
+/// A concatenation that begins with the last elements of a value, or ends with the first ones of it, with the whole value in
+/// their place: the rest of it lies beside the result, which is what begins at `start` of the wider one's `axis`.
+struct WiderBody {
+  std::shared_ptr<Graph> body;
+  size_t axis = 0;
+  Expr start;
+};
+std::optional<WiderBody> wider_body(const Graph& body);
+/// The node computes that instead, and its readers read the slice.
+void widen(Graph& graph, NodeId id, WiderBody wider);
+
 /// The inputs of the body that v is computed from.
 std::vector<ValueId> inputs_below(const Graph& body, ValueId v);
 

@@ -42,13 +42,23 @@ class Joiner {
 
  private:
   bool join(NodeId id) {
-    const Node& n = g_.node(id);
+    const Node n = g_.node(id);  // a copy: what follows moves nodes
     if (n.attrs.as<FusedAttrs>().kind != "points" || n.outputs.size() != 1) return false;
+    // Beside the rest of a product that several branches share, a part of it needs no copy, either.
+    if (auto wider = may_widen(n) ? wider_body(*n.body) : std::nullopt) {
+      Node trial = n;
+      trial.body = wider->body;
+      auto tree = join_tree(*trial.body);
+      std::vector<Part> parts;
+      if (tree && !refusal(trial, *tree, parts)) {
+        widen(g_, id, std::move(*wider));
+        apply(id, *tree, parts);
+        return true;
+      }
+    }
     auto tree = join_tree(*n.body);
     if (!tree) return false;
     std::vector<Part> parts;
-    for (ValueId v : tree->leaves) parts.push_back({v, Way::Apart, {}});
-    choose(n, parts);
     if (const char* why = refusal(n, *tree, parts)) {
       const Origin& o = n.origin;
       ctx_.refuse(o.nodes.empty() ? "Concat" : o.nodes[0], "its parts", why);
@@ -59,7 +69,16 @@ class Joiner {
   }
 
   // ---- policy ------------------------------------------------------------------------------------------------------------
-  void choose(const Node& n, std::vector<Part>& parts) {
+  /// Readers that walk the whole would have to skip what lies beside it; a model's output has nothing beside it.
+  bool may_widen(const Node& n) const {
+    const auto& users = g_.value(n.outputs[0]).users;
+    return !g_.is_output(n.outputs[0]) && std::none_of(users.begin(), users.end(), [&](NodeId u) {
+      return g_.node(u).attrs.as<FusedAttrs>().kind == "points";
+    });
+  }
+  std::vector<Part> choose(const Node& n, const JoinTree& tree) const {
+    std::vector<Part> parts;
+    for (ValueId v : tree.leaves) parts.push_back({v, Way::Apart, {}});
     std::set<ValueId> taken;
     for (Part& p : parts) {
       const ValueId outside = outside_of(n, p.value);
@@ -72,6 +91,7 @@ class Joiner {
     }
     for (Part& p : parts)
       if (p.way == Way::Apart) find_carrier(n, p, parts);
+    return parts;
   }
   /// The input of n that a value of its body is; invalid for one that the body computes.
   static ValueId outside_of(const Node& n, ValueId v) {
@@ -113,10 +133,12 @@ class Joiner {
     return false;
   }
 
-  /// Why the parts stay apart and are copied; null when writing them in place moves fewer bytes.
-  const char* refusal(const Node& n, const JoinTree& tree, const std::vector<Part>& parts) const {
-    const int64_t size = static_cast<int64_t>(size_of(g_.value(n.outputs[0]).type.dtype));
-    const int64_t whole = typical_bytes(g_.value(n.outputs[0]).type);
+  /// Why the parts stay apart and are copied; null, and how they are written, when writing them in place moves fewer bytes.
+  const char* refusal(const Node& n, const JoinTree& tree, std::vector<Part>& parts) const {
+    parts = choose(n, tree);
+    const TensorType& type = tree.body->value(tree.body->outputs[0]).type;
+    const auto size = static_cast<int64_t>(size_of(type.dtype));
+    const int64_t whole = typical_bytes(type);
     // Memory is written in lines. A kernel that writes only pieces of them moves the lines, which hold the whole at most.
     const int64_t line = ctx_.target.kind == TargetKind::Cuda ? 32 : 64;
     std::map<NodeId, std::pair<int64_t, int64_t>> written;  // of each kernel: bytes, and bytes with the rest of their lines
