@@ -151,7 +151,7 @@ class Joiner {
       auto& [exact, lines] = written[parts[i].carrier];
       exact += bytes;
       lines += bytes * std::max<int64_t>(line / std::max<int64_t>(*run * size, 1), 1);
-      any |= parts[i].way == Way::Direct;
+      any |= parts[i].way == Way::Direct || parts[i].way == Way::Again;
       apart += parts[i].way == Way::Apart;
       if (parts[i].way == Way::Direct) saved += 2 * bytes;
       if (parts[i].way == Way::Again) saved += bytes;
