@@ -282,7 +282,7 @@ class Former {
   bool orders_stored_parts(NodeId id, const std::vector<int>& who) const {
     const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && reads_often(groups_.at(r)); });
     const Node* n = &g_.node(id);
-    if (!stored || who.size() < 2) return false;
+    if (!stored || n->op->name == "Concat") return false;
     for (const Movement* m = n->op->lowers_as<Movement>(); m && m->inverse; m = n->op->lowers_as<Movement>()) {
       const ValueId from = n->inputs[0];
       n = g_.producer(from);
