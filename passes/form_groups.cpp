@@ -84,7 +84,7 @@ class Former {
     if (move && !move->inverse) return "the movement is not one to one";
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
     if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
-    if (move && !store_stays_contiguous(n) && !is_channels_first_view(n)) return "stores would lose coalescing; the reader moves the data instead";
+    if (move && !store_stays_contiguous(n) && !is_channels_first_view(n) && !(keeps_channels_last(group) && puts_channels_last(n))) return "stores would lose coalescing; the reader moves the data instead";
     if (!move && !is_pointwise(n)) return "it is not pointwise";
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
@@ -103,6 +103,15 @@ class Former {
     if (perm.size() < 3 || perm[0] != 0 || perm[1] + 1 != static_cast<int64_t>(perm.size())) return false;
     for (size_t d = 2; d < perm.size(); ++d)
       if (perm[d] + 1 != static_cast<int64_t>(d)) return false;
+    return true;
+  }
+  /// A Transpose to the order in which a convolution on a GPU stores its results anyway.
+  static bool puts_channels_last(const Node& n) {
+    if (n.op->name != "Transpose") return false;
+    const auto& perm = n.attrs.as<PermAttrs>().perm;
+    if (perm.size() < 3 || perm.front() != 0 || perm.back() != 1) return false;
+    for (size_t d = 1; d + 1 < perm.size(); ++d)
+      if (perm[d] != static_cast<int64_t>(d) + 1) return false;
     return true;
   }
   /// A convolution on a GPU: results are stored with their channels last (assign_layouts).
