@@ -119,8 +119,9 @@ class Former {
     return ctx_.target.kind == TargetKind::Cuda && groups_.at(group).anchor.valid() &&
            g_.node(groups_.at(group).anchor).op->name.starts_with("Conv");
   }
-  static bool store_stays_contiguous(const Node& n) {
+  bool store_stays_contiguous(const Node& n) const {
     if (n.op->name == "Reshape") return true;
+    if (n.op->name == "Roll") return n.attrs.as<RollAttrs>().axis + 1 < static_cast<int64_t>(g_.value(n.outputs[0]).type.rank());
     if (n.op->name != "Transpose") return false;
     const auto& perm = n.attrs.as<PermAttrs>().perm;
     return perm.size() > 1 && perm.back() + 1 == static_cast<int64_t>(perm.size());

@@ -134,6 +134,31 @@ TEST_CASE("rows of a batch do not depend on each other") {
     }
   }
 }
+TEST_CASE("shifted windows: products read and store through rolls") {
+  const char* text = R"(graph (%0 "x": f32[N,4,4,6]) where N in [0, inf] {
+  %1 = Pad(%0) {begins=[0, 0, 0, 0], ends=[0, 0, 0, 0], mode="constant"}: f32[N,4,4,6]
+  %2 = Slice(%1) {starts=[0, 1, 0, 0], steps=[1, 1, 1, 1], sizes=[N, 3, 4, 6]}: f32[N,3,4,6]
+  %3 = Slice(%1) {starts=[0, 0, 0, 0], steps=[1, 1, 1, 1], sizes=[N, 1, 4, 6]}: f32[N,1,4,6]
+  %4 = Concat(%2, %3) {axis=1}: f32[N,4,4,6]
+  %5 = Reshape(%4) {shape=[N, 2, 2, 2, 2, 6]}: f32[N,2,2,2,2,6]
+  %6 = Transpose(%5) {perm=[0, 1, 3, 2, 4, 5]}: f32[N,2,2,2,2,6]
+  %7 = Reshape(%6) {shape=[4*N, 4, 6]}: f32[4*N,4,6]
+  %8 = const "w": f32[6,6] data 21
+  %9 = MatMul(%7, %8): f32[4*N,4,6]
+  %10 = Reshape(%9) {shape=[N, 2, 2, 2, 2, 6]}: f32[N,2,2,2,2,6]
+  %11 = Transpose(%10) {perm=[0, 1, 3, 2, 4, 5]}: f32[N,2,2,2,2,6]
+  %12 = Reshape(%11) {shape=[N, 4, 4, 6]}: f32[N,4,4,6]
+  %13 = Slice(%12) {starts=[0, 3, 0, 0], steps=[1, 1, 1, 1], sizes=[N, 1, 4, 6]}: f32[N,1,4,6]
+  %14 = Slice(%12) {starts=[0, 0, 0, 0], steps=[1, 1, 1, 1], sizes=[N, 3, 4, 6]}: f32[N,3,4,6]
+  %15 = Concat(%13, %14) {axis=1}: f32[N,4,4,6]
+  %16 = Add(%0, %15): f32[N,4,4,6]
+  return %16 "y"
+})";
+  for (int64_t n : {1, 3, 0}) {
+    CHECK(expect_equal(text, {{n, 4, 4, 6}}) == 1);
+    CHECK(expect_equal(text, {{n, 4, 4, 6}}, cuda_traits(90)) == 1);
+  }
+}
 TEST_CASE("a convolution block with squeeze and excite") {
   for (int64_t n : {1, 3})
     for (int64_t h : {1, 5, 8}) CHECK(expect_equal(kBlock, {{n, 4, h, 6}}) == 2);

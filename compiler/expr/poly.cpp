@@ -1,7 +1,8 @@
 #include "compiler/expr/poly.h"
 
-#include <numeric>
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -91,6 +92,27 @@ bool divide_by_content(const Poly& x, const Poly& y, bool is_div, Poly& result) 
   return true;
 }
 
+/// The same for a constant g*d, where the terms of x tell g: windows of rows of elements, counted by element.
+bool divide_by_factor(const Poly& x, int64_t by, bool is_div, Poly& result) {
+  std::set<int64_t, std::greater<>> factors;
+  for (const auto& [atoms, coefficient] : x.terms)
+    if (const int64_t g = std::gcd(coefficient, by); !atoms.empty() && g > 1 && g < by) factors.insert(g);
+  for (int64_t g : factors) {
+    Poly q, low, above = constant_poly(g - 1);
+    for (const auto& [atoms, coefficient] : x.terms) {
+      if (coefficient % g == 0) q.add(atoms, coefficient / g);
+      else low.add(atoms, coefficient);
+    }
+    above.add(low, -1);
+    if (low.is_zero() || !poly_nonnegative(low) || !poly_nonnegative(above)) continue;
+    const Expr high = from_poly(q), d = by / g;
+    result.add(to_poly(is_div ? floor_div(high, d) : floor_mod(high, d)), is_div ? 1 : g);
+    if (!is_div) result.add(low);
+    return true;
+  }
+  return false;
+}
+
 Poly division_poly(const Expr& e) {
   const bool is_div = e.op() == ExprOp::FloorDiv;
   const Poly x = to_poly(e.arg(0)), y = to_poly(e.arg(1));
@@ -108,6 +130,7 @@ Poly division_poly(const Expr& e) {
     return result;
   }
   if (!c && divide_by_content(rest, y, is_div, result)) return result;
+  if (c && *c > 1 && divide_by_factor(rest, *c, is_div, result)) return result;
   const Expr r = from_poly(rest), d = from_poly(y);
   if (auto rc = rest.constant(); rc && c) {
     result.add(to_poly(is_div ? floor_div(*rc, *c) : floor_mod(*rc, *c)));
