@@ -88,6 +88,34 @@ Expr start_of_end_slice(const Graph& body, const Node& slice, size_t axis, bool 
   return a.starts[axis];
 }
 
+/// The body of `wider`: the concatenation of these parts, and what comes after it, last first.
+void rebuild_wider(const Graph& body, const Node& concat, std::vector<ValueId> parts, const std::vector<const Node*>& after, WiderBody& wider) {
+  Graph& to = *(wider.body = std::make_shared<Graph>());
+  to.symbols = body.symbols;
+  std::map<ValueId, ValueId> done;
+  for (ValueId in : body.inputs) done[in] = to.add_input(body.value(in).type, body.value(in).name);
+  TensorType type = body.value(concat.outputs[0]).type;
+  type.shape[wider.axis] = 0;
+  for (ValueId& p : parts) {
+    type.shape[wider.axis] = simplify(type.shape[wider.axis] + body.value(p).type.shape[wider.axis]);
+    p = copy_value(body, p, to, done);
+  }
+  ValueId result = to.node(to.add_node(concat.op, concat.attrs, parts, {type}, concat.origin)).outputs[0];
+  for (auto it = after.rbegin(); it != after.rend(); ++it) {
+    const Node& m = **it;
+    if (m.op->name == "Transpose") {
+      const auto& perm = m.attrs.as<PermAttrs>().perm;
+      const Shape from = type.shape;
+      for (size_t d = 0; d < perm.size(); ++d) type.shape[d] = from[static_cast<size_t>(perm[d])];
+      wider.axis = static_cast<size_t>(std::find(perm.begin(), perm.end(), static_cast<int64_t>(wider.axis)) - perm.begin());
+    }
+    type.dtype = body.value(m.outputs[0]).type.dtype;
+    result = to.node(to.add_node(m.op, m.attrs, {result}, {type}, m.origin)).outputs[0];
+  }
+  to.outputs = {result};
+  to.output_names = body.output_names;
+}
+
 /// v in that type, as a value that a group may store: an input of the body may not.
 ValueId storable(Graph& body, ValueId v, DType type) {
   TensorType t = body.value(v).type;
@@ -132,31 +160,7 @@ std::optional<WiderBody> wider_body(const Graph& body) {
     if (wider.start.valid()) parts[end] = slice->inputs[0];
   }
   if (!wider.start.valid()) return std::nullopt;
-
-  wider.body = std::make_shared<Graph>();
-  wider.body->symbols = body.symbols;
-  std::map<ValueId, ValueId> done;
-  for (ValueId in : body.inputs) done[in] = wider.body->add_input(body.value(in).type, body.value(in).name);
-  TensorType type = body.value(v).type;
-  type.shape[wider.axis] = 0;
-  for (ValueId& p : parts) {
-    type.shape[wider.axis] = simplify(type.shape[wider.axis] + body.value(p).type.shape[wider.axis]);
-    p = copy_value(body, p, *wider.body, done);
-  }
-  ValueId result = wider.body->node(wider.body->add_node(n->op, n->attrs, parts, {type}, n->origin)).outputs[0];
-  for (auto it = after.rbegin(); it != after.rend(); ++it) {
-    const Node& m = **it;
-    if (m.op->name == "Transpose") {
-      const auto& perm = m.attrs.as<PermAttrs>().perm;
-      const Shape from = type.shape;
-      for (size_t d = 0; d < perm.size(); ++d) type.shape[d] = from[static_cast<size_t>(perm[d])];
-      wider.axis = static_cast<size_t>(std::find(perm.begin(), perm.end(), static_cast<int64_t>(wider.axis)) - perm.begin());
-    }
-    type.dtype = body.value(m.outputs[0]).type.dtype;
-    result = wider.body->node(wider.body->add_node(m.op, m.attrs, {result}, {type}, m.origin)).outputs[0];
-  }
-  wider.body->outputs = {result};
-  wider.body->output_names = body.output_names;
+  rebuild_wider(body, *n, parts, after, wider);
   return wider;
 }
 
