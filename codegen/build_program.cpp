@@ -10,6 +10,7 @@
 #include "codegen/kernel/verify.h"
 #include "codegen/lower/lower_group.h"
 #include "codegen/shape_emitter.h"
+#include "compiler/ops/joins.h"
 
 namespace ingot {
 namespace {
@@ -163,7 +164,12 @@ class ProgramBuilder {
   Result<int32_t> number_of(ValueId v) {
     if (auto it = value_numbers_.find(v); it != value_numbers_.end()) return it->second;
     const Value& value = g_.value(v);
-    if (value.constant) {
+    if (const Node* join = join_of(g_, v)) {
+      const int32_t whole = INGOT_TRY(number_of(join->outputs[0]));
+      const runtime::ValueInfo in = program_.values[static_cast<size_t>(whole)];
+      INGOT_TRY(declare(v, in.place, in.index));
+      program_.values.back().part_of = whole;
+    } else if (value.constant) {
       program_.constants.push_back({value.name, value.type.dtype, value.constant->dims(), value.constant});
       INGOT_TRY(declare(v, runtime::Place::Constant, static_cast<int32_t>(program_.constants.size() - 1)));
     } else {
@@ -205,12 +211,14 @@ class ProgramBuilder {
     program_.instructions.push_back(std::move(in));
     return {};
   }
-  /// The launch that makes v, if lane 0 has to wait for it.
+  /// The launches that make v and that lane 0 has to wait for.
   std::vector<int32_t> waits_for(ValueId v) const {
+    std::vector<int32_t> waits;
+    const std::vector<NodeId> writers = writers_of(g_, v);
     for (size_t i = 0; i < plan_.order.size(); ++i)
-      for (ValueId o : g_.node(plan_.order[i]).outputs)
-        if (o == v && plan_.lanes.lane[i] != 0) return {last_of_[i]};
-    return {};
+      if (plan_.lanes.lane[i] != 0 && std::find(writers.begin(), writers.end(), plan_.order[i]) != writers.end())
+        waits.push_back(last_of_[i]);
+    return waits;
   }
   Status copy_outputs() {
     for (const auto& [v, i] : copies_) {

@@ -36,7 +36,8 @@ Expr body_flops(const Body& body) {
 
 Expr kernel_bytes(const Kernel& k) {
   Expr total = 0;
-  for (const Buffer& b : k.buffers) total = total + product(b.shape) * static_cast<int64_t>(size_of(b.type));
+  for (const Buffer& b : k.buffers)
+    total = total + (b.part.valid() ? b.part : product(b.shape)) * static_cast<int64_t>(size_of(b.type));
   return simplify(total);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/joins.h"
 #include "passes/typical.h"
 
 namespace ingot {
@@ -30,7 +31,7 @@ class LaneScheduler {
     for (size_t i = 0; i < order_.size(); ++i) {
       std::vector<int> producers;
       for (ValueId v : g_.node(order_[i]).inputs)
-        if (v.valid() && g_.producer(v)) producers.push_back(position[g_.value(v).producer.index]);
+        for (NodeId w : writers_of(g_, v)) producers.push_back(position[w.index]);
       std::sort(producers.begin(), producers.end(), std::greater<>());
       producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
       place(i, producers);

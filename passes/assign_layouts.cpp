@@ -131,13 +131,38 @@ class Assigner {
       if (d >= in.size() || d >= out.size() || !proves_equal(in[d], out[d])) return false;
     return true;
   }
+  /// v is a value whose channels are known, with these in another order and all else as it was: a channel shuffle.
+  static bool shuffles_channels(const Graph& body, const std::map<ValueId, size_t>& axes, ValueId v) {
+    std::vector<const Node*> moves;
+    for (const Node* n = body.producer(v); n && !axes.count(v); n = body.producer(v)) {
+      const auto* m = n->op->lowers_as<Movement>();
+      if (!m || !m->inverse) return false;
+      moves.push_back(n);
+      v = n->inputs[0];
+    }
+    const auto known = axes.find(v);
+    if (known == axes.end() || known->second != 1 || moves.empty()) return false;
+    Index from;
+    for (size_t d = 0; d < body.value(v).type.rank(); ++d)
+      from.push_back(Expr::index("i" + std::to_string(d), body.value(v).type.shape[d]));
+    Index to = from;
+    for (auto n = moves.rbegin(); n != moves.rend(); ++n) {
+      const NodeView view(body, **n);
+      to = (*n)->op->lowers_as<Movement>()->inverse(*view, to);
+    }
+    if (to.size() != from.size()) return false;
+    for (size_t d = 0; d < to.size(); ++d)
+      if (d != 1 && !proves_equal(to[d], from[d])) return false;
+    return true;
+  }
   void choose(NodeId id) {
     const Node& n = g_.node(id);
     const auto axes = channel_axes(n);
     std::vector<ValueId> chosen;
     for (size_t o = 0; o < n.outputs.size(); ++o) {
       const auto axis = axes.find(n.body->outputs[o]);
-      const bool fits = axis != axes.end() && axis->second == 1 && g_.value(n.outputs[o]).type.rank() >= 3;
+      const bool last = axis != axes.end() ? axis->second == 1 : shuffles_channels(*n.body, axes, n.body->outputs[o]);
+      const bool fits = last && g_.value(n.outputs[o]).type.rank() >= 3;
       if (fits && !g_.is_output(n.outputs[o])) chosen.push_back(n.outputs[o]);
     }
     // A pointwise kernel walks all its outputs with one index.

@@ -84,7 +84,7 @@ class Former {
     if (move && !move->inverse) return "the movement is not one to one";
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
     if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
-    if (move && !store_stays_contiguous(n) && !is_channels_first_view(n)) return "stores would lose coalescing; the reader moves the data instead";
+    if (move && !store_stays_contiguous(n) && !is_channels_first_view(n) && !(keeps_channels_last(group) && puts_channels_last(n))) return "stores would lose coalescing; the reader moves the data instead";
     if (!move && !is_pointwise(n)) return "it is not pointwise";
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
@@ -105,13 +105,23 @@ class Former {
       if (perm[d] + 1 != static_cast<int64_t>(d)) return false;
     return true;
   }
+  /// A Transpose to the order in which a convolution on a GPU stores its results anyway.
+  static bool puts_channels_last(const Node& n) {
+    if (n.op->name != "Transpose") return false;
+    const auto& perm = n.attrs.as<PermAttrs>().perm;
+    if (perm.size() < 3 || perm.front() != 0 || perm.back() != 1) return false;
+    for (size_t d = 1; d + 1 < perm.size(); ++d)
+      if (perm[d] != static_cast<int64_t>(d) + 1) return false;
+    return true;
+  }
   /// A convolution on a GPU: results are stored with their channels last (assign_layouts).
   bool keeps_channels_last(int group) const {
     return ctx_.target.kind == TargetKind::Cuda && groups_.at(group).anchor.valid() &&
            g_.node(groups_.at(group).anchor).op->name.starts_with("Conv");
   }
-  static bool store_stays_contiguous(const Node& n) {
+  bool store_stays_contiguous(const Node& n) const {
     if (n.op->name == "Reshape") return true;
+    if (n.op->name == "Roll") return n.attrs.as<RollAttrs>().axis + 1 < static_cast<int64_t>(g_.value(n.outputs[0]).type.rank());
     if (n.op->name != "Transpose") return false;
     const auto& perm = n.attrs.as<PermAttrs>().perm;
     return perm.size() > 1 && perm.back() + 1 == static_cast<int64_t>(perm.size());
@@ -251,6 +261,8 @@ class Former {
     r.prologue.insert(id);
     r.prologue_flops += scalar_flops(g_.node(id));
   }
+  /// The group computes an element that its anchor reads once for each tile or tap.
+  static bool reads_often(const Group& r) { return r.kind == "contraction" || r.kind == "windows" || r.kind == "attention"; }
   /// Why group `reader` cannot compute node n where it reads it; null when it can.
   const char* inline_refusal(int reader, NodeId id) {
     const Node& n = g_.node(id);
@@ -258,7 +270,7 @@ class Former {
     if (r.nodes.size() + r.inlined.size() >= kMaxNodes) return "the reader has reached its size limit";
     if (input_count(reader) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     if (r.kind == "points") return nullptr;
-    const bool many_reads = r.kind == "contraction" || r.kind == "windows" || r.kind == "attention";
+    const bool many_reads = reads_often(r);
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
     if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values") return "a product would gather or interpolate each element many times";
     if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
@@ -276,10 +288,23 @@ class Former {
           return false;
     return r.nodes.size() < kMaxNodes;
   }
+  /// Parts are stored side by side, in the order that their readers want, rather than in another that these read through.
+  bool orders_stored_parts(NodeId id, const std::vector<int>& who) const {
+    const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && reads_often(groups_.at(r)); });
+    const Node* n = &g_.node(id);
+    if (!stored || n->op->name == "Concat") return false;
+    for (const Movement* m = n->op->lowers_as<Movement>(); m && m->inverse; m = n->op->lowers_as<Movement>()) {
+      const ValueId from = n->inputs[0];
+      n = g_.producer(from);
+      if (!n || g_.value(from).users.size() != 1 || g_.is_output(from)) return false;
+    }
+    return n->op->name == "Concat";
+  }
   void place(NodeId id) {
     const Node& n = g_.node(id);
     if (n.op->name == "Contiguous" || n.op->name == "ChannelsLast") return groups_.add(groups_.open("points", NodeId()), id);
     const std::vector<int> who = readers(id);
+    if (orders_stored_parts(id, who)) return groups_.add(groups_.open("points", NodeId()), id);
     const char* why = who.size() == 1 && who[0] == -1 ? "it is an output of the model" : nullptr;
     const bool stored = std::find(who.begin(), who.end(), -1) != who.end();
     if (!stored && (who.size() == 1 || is_movement(n) || n.op->name == "Values")) {

@@ -1,5 +1,6 @@
 // Products that read the same value with different constant weights become one: Q, K and V; the branches of an inception
 // block. What follows every one of them alike (bias, activation) is done once on the joined result, too.
+#include <algorithm>
 #include <map>
 
 #include "compiler/ops/compose.h"
@@ -119,6 +120,20 @@ bool even_biases(Graph& g, const std::vector<Branch>& branches, const JoinAxes& 
   return true;
 }
 
+/// Where a branch's chain ends in a Concat: 1 as its first part, -1 as its last, 0 otherwise.
+int place_in_concat(const Graph& g, ValueId v) {
+  const Node* n = g.only_reader(v);
+  for (; n && n->op->lowers_as<Pointwise>(); n = g.only_reader(v)) v = n->outputs[0];
+  if (!n || n->op->name != "Concat") return 0;
+  return n->inputs.front() == v ? 1 : n->inputs.back() == v ? -1 : 0;
+}
+/// The branch that a Concat begins with comes last, one that a Concat ends with first: the joined product may then be written
+/// where the concatenation is (join_parts).
+void order_for_concat(const Graph& g, std::vector<Branch>& branches) {
+  std::stable_sort(branches.begin(), branches.end(),
+                   [&](const Branch& a, const Branch& b) { return place_in_concat(g, a.at) < place_in_concat(g, b.at); });
+}
+
 class Merger {
  public:
   Merger(Graph& g, std::vector<Branch> branches, JoinAxes axes) : g_(g), b_(g), branches_(std::move(branches)), axes_(axes) {
@@ -204,6 +219,7 @@ Result<bool> merge_contractions(Graph& graph, const PassContext& ctx) {
       ctx.refuse(branches_label(graph, branches), "each other", "joined, their epilogues would be kernels of their own");
       continue;
     }
+    order_for_concat(graph, branches);
     INGOT_TRY(Merger(graph, branches, axes).run());
     changed = true;
   }

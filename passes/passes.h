@@ -58,4 +58,12 @@ Result<bool> assign_precision(Graph& graph, const PassContext& ctx);
 /// Tests: tests/golden/assign_layouts/
 Result<bool> assign_layouts(Graph& graph, const PassContext& ctx);
 
+/// A group that only concatenates stops being a kernel: its parts are written into their places by the groups that compute
+/// them, and read there by others.
+///   before:  %3 = fused(%1, %2) {kind="points"} {... Concat ...}
+///   after:   %3 = fused(%1, %2) {kind="join"} {... Concat ...}, which says where %1 and %2 lie in %3
+/// What has to lie elsewhere (an output of the model, a part of another join) is stored twice; what no group computes is
+/// computed beside another part, or copied. Tests: tests/golden/join_parts/
+Result<bool> join_parts(Graph& graph, const PassContext& ctx);
+
 }  // namespace ingot

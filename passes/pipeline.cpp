@@ -18,7 +18,8 @@ constexpr Pass kPipeline[] = {
     {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},
     {"form_groups", form_groups, Stage::Fused, "only values between kernels have a place in memory"},
     {"assign_precision", assign_precision, Stage::Fused, "only values between kernels have a width of their own"},
-    {"assign_layouts", assign_layouts, Stage::Fused, "needs to know which values those are; what follows is code generation"},
+    {"assign_layouts", assign_layouts, Stage::Fused, "needs to know which values those are"},
+    {"join_parts", join_parts, Stage::Fused, "what lies side by side depends on the order of the values; what follows is code generation"},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/joins.h"
 #include "compiler/ops/rows.h"
 #include "passes/assign_lanes.h"
 #include "passes/typical.h"
@@ -16,13 +17,13 @@ class SlotPlanner {
  public:
   explicit SlotPlanner(const LaneOrder& order) : order_(order) {}
 
-  /// A slot for a value of the launch at `position`.
-  int take(const Expr& bytes, int position) {
+  /// A slot for a value that the launches at these positions write.
+  int take(const Expr& bytes, const std::vector<int>& writers) {
     int best = -1;
     int64_t best_cost = INT64_MAX;
     const int64_t want = typical(bytes);
     for (int s : free_) {
-      if (!reusable(s, position)) continue;
+      if (!std::all_of(writers.begin(), writers.end(), [&](int w) { return reusable(s, w); })) continue;
       const int64_t have = typical(bytes_[static_cast<size_t>(s)]);
       // Growing a slot costs what it grows by; a larger one wastes what it is larger by, which is cheaper.
       const int64_t cost = have >= want ? (have - want) / 4 : want - have;
@@ -55,35 +56,60 @@ class SlotPlanner {
   std::vector<int> free_;
 };
 
+/// Which launches write and read the memory of a value: its own, or that of the parts it is joined from.
+class Uses {
+ public:
+  Uses(const Graph& graph, const std::vector<NodeId>& order)
+      : holder_(graph.value_count()), last_(graph.value_count(), -1), writers_(graph.value_count()) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Node& n = graph.node(order[i]);
+      std::vector<ValueId> touched;
+      for (const auto* list : {&n.inputs, &n.outputs})
+        for (ValueId v : *list) touched.push_back(holder_[v] = holder_of(graph, v));
+      std::sort(touched.begin(), touched.end());
+      touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+      for (ValueId v : touched) last_[v] = static_cast<int>(i);
+      for (ValueId v : n.outputs) writers_[holder_[v]].push_back(static_cast<int>(i));
+      touched_.push_back(std::move(touched));
+    }
+  }
+  ValueId holder(ValueId v) const { return holder_.at(v); }
+  const std::vector<ValueId>& at(int position) const { return touched_[static_cast<size_t>(position)]; }
+  int last(ValueId holder) const { return last_.at(holder); }
+  const std::vector<int>& writers(ValueId holder) const { return writers_.at(holder); }
+
+ private:
+  IdMap<ValueId, ValueId> holder_;
+  IdMap<ValueId, int> last_;
+  IdMap<ValueId, std::vector<int>> writers_;
+  std::vector<std::vector<ValueId>> touched_;  // per position: the values whose memory it reads or writes
+};
+
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& graph, int max_lanes) {
   MemoryPlan plan;
-  plan.order = graph.order();
+  for (NodeId id : graph.order())
+    if (!is_join(graph.node(id))) plan.order.push_back(id);
   plan.slot = IdMap<ValueId, int>(graph.value_count(), -1);
-  IdMap<ValueId, int> last_use(graph.value_count(), -1);
-  for (size_t i = 0; i < plan.order.size(); ++i)
-    for (ValueId v : graph.node(plan.order[i]).inputs) last_use[v] = static_cast<int>(i);
   plan.lanes = assign_lanes(graph, plan.order, max_lanes);
   const LaneOrder order(plan.lanes);
   SlotPlanner slots(order);
-  for (size_t i = 0; i < plan.order.size(); ++i) {
-    const Node& n = graph.node(plan.order[i]);
+  const Uses uses(graph, plan.order);
+  for (int i = 0; i < static_cast<int>(plan.order.size()); ++i) {
+    const Node& n = graph.node(plan.order[static_cast<size_t>(i)]);
     for (ValueId v : n.outputs) {
-      if (graph.is_output(v)) continue;
-      const TensorType& t = graph.value(v).type;
-      plan.slot[v] = slots.take(simplify(element_count(t.shape) * static_cast<int64_t>(size_of(t.dtype))), static_cast<int>(i));
-      slots.touch(plan.slot[v], static_cast<int>(i));
+      const ValueId holder = uses.holder(v);
+      if (graph.is_output(holder)) continue;
+      const TensorType& t = graph.value(holder).type;
+      if (plan.slot[holder] < 0)
+        plan.slot[holder] = slots.take(simplify(element_count(t.shape) * static_cast<int64_t>(size_of(t.dtype))), uses.writers(holder));
+      plan.slot[v] = plan.slot[holder];
     }
-    std::vector<ValueId> ending = n.inputs;
-    std::sort(ending.begin(), ending.end());
-    ending.erase(std::unique(ending.begin(), ending.end()), ending.end());
-    for (ValueId v : ending)
-      if (v.valid() && plan.slot.at(v) >= 0) slots.touch(plan.slot[v], static_cast<int>(i));
-    for (ValueId v : ending)
-      if (plan.slot.at(v) >= 0 && last_use[v] == static_cast<int>(i)) slots.release(plan.slot[v]);
-    for (ValueId v : n.outputs)
-      if (plan.slot.at(v) >= 0 && last_use[v] < 0) slots.release(plan.slot[v]);
+    for (ValueId holder : uses.at(i))
+      if (plan.slot.at(holder) >= 0) slots.touch(plan.slot[holder], i);
+    for (ValueId holder : uses.at(i))
+      if (plan.slot.at(holder) >= 0 && uses.last(holder) == i) slots.release(plan.slot[holder]);
   }
   plan.slot_bytes = slots.take_bytes();
   return plan;

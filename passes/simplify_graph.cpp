@@ -1,5 +1,9 @@
 // Graph rewrite rules, one row each: {name, operator, rewrite}. A rewrite returns the value that stands for the node's
 // output, or an invalid id when the rule does not apply.
+#include <algorithm>
+
+#include "compiler/expr/simplify.h"
+#include "compiler/ops/layout_ops.h"
 #include "compiler/ops/rows.h"
 #include "passes/passes.h"
 
@@ -104,6 +108,46 @@ Rewritten expand_into_pointwise(GraphBuilder& b, const Node& n) {
   return kNo;
 }
 
+Rewritten empty_pad(GraphBuilder& b, const Node& n) {
+  const auto& a = n.attrs.as<PadAttrs>();
+  for (size_t d = 0; d < a.begins.size(); ++d)
+    if (!a.begins[d].is_const(0) || !a.ends[d].is_const(0)) return kNo;
+  return same_shape_reshape(b, n);
+}
+/// Concat(x[s:], x[:s]) -> Roll(x, s): one to one, so that products store and read through it.
+Rewritten concat_of_halves(GraphBuilder& b, const Node& n) {
+  const Graph& g = b.graph();
+  if (n.inputs.size() != 2) return kNo;
+  const Node *tail = producer_named(g, n.inputs[0], "Slice"), *head = producer_named(g, n.inputs[1], "Slice");
+  if (!tail || !head || tail->inputs[0] != head->inputs[0]) return kNo;
+  const ValueId x = tail->inputs[0];
+  const auto axis = static_cast<size_t>(n.attrs.as<AxisAttrs>().axis);
+  const SliceAttrs &t = tail->attrs.as<SliceAttrs>(), &h = head->attrs.as<SliceAttrs>();
+  for (size_t d = 0; d < t.starts.size(); ++d) {
+    if (!t.steps[d].is_const(1) || !h.steps[d].is_const(1) || !h.starts[d].is_const(0)) return kNo;
+    const Expr& size = b.shape(x)[d];
+    const bool whole = t.starts[d].is_const(0) && proves_equal(t.sizes[d], size) && proves_equal(h.sizes[d], size);
+    const bool halves = proves_equal(t.starts[d] + t.sizes[d], size) && proves_equal(t.starts[d], h.sizes[d]);
+    if (!(d == axis ? halves : whole)) return kNo;
+  }
+  return b.add(op("Roll"), RollAttrs{n.attrs.as<AxisAttrs>().axis, t.starts[axis]}, {x});
+}
+/// Concat(a, b, c) beside Concat(a, b) -> Concat(Concat(a, b), c): what grows by one part at a time is one value that grows.
+Rewritten concat_of_more(GraphBuilder& b, const Node& n) {
+  const Graph& g = b.graph();
+  const Node* longest = nullptr;
+  for (NodeId u : g.value(n.inputs[0]).users) {
+    const Node& other = g.node(u);
+    if (other.op != n.op || !(other.attrs == n.attrs) || other.inputs.size() < 2 || other.inputs.size() >= n.inputs.size()) continue;
+    if (!std::equal(other.inputs.begin(), other.inputs.end(), n.inputs.begin())) continue;
+    if (!longest || other.inputs.size() > longest->inputs.size()) longest = &other;
+  }
+  if (!longest) return kNo;
+  std::vector<ValueId> inputs{longest->outputs[0]};
+  inputs.insert(inputs.end(), n.inputs.begin() + static_cast<std::ptrdiff_t>(longest->inputs.size()), n.inputs.end());
+  return b.add(*n.op, n.attrs, inputs);
+}
+
 struct Rule {
   const char* name;
   const char* op;  // nullptr: any
@@ -122,6 +166,9 @@ constexpr Rule kRewrites[] = {
     {"add_zero", "Add", add_zero},
     {"mul_one", "Mul", mul_one},
     {"div_one", "Div", div_one},
+    {"empty_pad", "Pad", empty_pad},
+    {"concat_of_halves", "Concat", concat_of_halves},
+    {"concat_of_more", "Concat", concat_of_more},
     {"expand_into_pointwise", nullptr, expand_into_pointwise},
 };
 

@@ -163,7 +163,7 @@ class ProgramReader {
     for (const fb::Value* v : each(in.values())) {
       if (v->place() > static_cast<uint8_t>(Place::Arena)) return invalid("a value has an unknown place");
       p.values.push_back(
-          {static_cast<Place>(v->place()), v->index(), INGOT_TRY(type(v->type())), v->bytes(), v->name()->str()});
+          {static_cast<Place>(v->place()), v->index(), INGOT_TRY(type(v->type())), v->bytes(), v->name()->str(), v->part_of()});
     }
     for (const fb::Kernel* k : each(in.kernels())) p.kernels.push_back(INGOT_TRY(kernel(*k)));
     for (const fb::Instruction* i : each(in.instructions())) p.instructions.push_back(INGOT_TRY(instruction(*i)));

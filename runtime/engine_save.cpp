@@ -99,7 +99,7 @@ class ProgramWriter {
     const auto slots = list(b_, p_.slots, [](const ArenaSlot& s) { return s.bytes; });
     const auto values = list(b_, p_.values, [&](const ValueInfo& v) {
       return fb::CreateValue(b_, static_cast<uint8_t>(v.place), v.index, byte(v.type), v.bytes,
-                             b_.CreateString(v.name));
+                             b_.CreateString(v.name), v.part_of);
     });
     const auto kernels = list(b_, p_.kernels, [&](const KernelInfo& k) { return kernel(k); });
     const auto instructions = list(b_, p_.instructions, [&](const Instruction& i) {

@@ -90,6 +90,11 @@ class Verifier {
       if (v.index < 0 || static_cast<size_t>(v.index) >= places(v.place))
         return invalid(fmt::format("value {} '{}': place number {} of {}", i, v.name, v.index, places(v.place)));
       INGOT_TRY(line(v.bytes, "value", i));
+      if (v.part_of < 0) continue;
+      if (static_cast<size_t>(v.part_of) >= i) return invalid(fmt::format("value {} '{}' is part of value {}", i, v.name, v.part_of));
+      const ValueInfo& whole = p_.values[static_cast<size_t>(v.part_of)];
+      if (whole.place != v.place || whole.index != v.index || whole.type != v.type)
+        return invalid(fmt::format("value {} '{}' lies elsewhere than value {}, whose part it is", i, v.name, v.part_of));
     }
     return {};
   }

@@ -42,6 +42,8 @@ struct ValueInfo {
   DType type = DType::F32;
   ShapeRef bytes = 0;
   std::string name;  // for messages
+  /// An earlier value in whose memory this one lies, with elements of its own: parts of one value share none. -1 without.
+  int32_t part_of = -1;
   bool operator==(const ValueInfo&) const = default;
 };
 

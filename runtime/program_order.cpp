@@ -39,10 +39,34 @@ class Clocks {
   std::vector<std::array<int32_t, kMaxLanes>> clocks_;
 };
 
+/// One instruction's use of a value.
+struct Access {
+  size_t instruction;
+  int32_t value;
+};
 /// What happened to one piece of memory so far.
 struct Accesses {
-  std::vector<size_t> writes, reads;
+  std::vector<Access> writes, reads;
 };
+
+/// The values that v is a part of, outermost first, and v.
+std::vector<int32_t> path_to(const Program& p, int32_t v) {
+  std::vector<int32_t> path;
+  for (; v >= 0; v = p.values[static_cast<size_t>(v)].part_of) path.push_back(v);
+  return {path.rbegin(), path.rend()};
+}
+/// Whether two values of one piece of memory may share an element: not where their paths part below a common value.
+bool may_overlap(const Program& p, int32_t a, int32_t b) {
+  const std::vector<int32_t> to_a = path_to(p, a), to_b = path_to(p, b);
+  if (to_a[0] != to_b[0]) return true;
+  const auto ends = std::mismatch(to_a.begin(), to_a.end(), to_b.begin(), to_b.end());
+  return ends.first == to_a.end() || ends.second == to_b.end();
+}
+bool lies_within(const Program& p, int32_t part, int32_t whole) {
+  for (; part >= 0; part = p.values[static_cast<size_t>(part)].part_of)
+    if (part == whole) return true;
+  return false;
+}
 
 }  // namespace
 
@@ -65,10 +89,10 @@ Status verify_order(const Program& p) {
   std::map<std::pair<Place, int32_t>, Accesses> memory;
   for (size_t i = 0; i < p.instructions.size(); ++i) {
     const Instruction& in = p.instructions[i];
-    const auto after = [&](const std::vector<size_t>& earlier, int32_t value) -> Status {
-      for (size_t e : earlier)
-        if (e != i && !clocks.has(i, e))
-          return invalid(fmt::format("instructions {} and {} may touch value '{}' at the same time", e, i,
+    const auto after = [&](const std::vector<Access>& earlier, int32_t value) -> Status {
+      for (const Access& e : earlier)
+        if (e.instruction != i && !clocks.has(i, e.instruction) && may_overlap(p, e.value, value))
+          return invalid(fmt::format("instructions {} and {} may touch value '{}' at the same time", e.instruction, i,
                                      p.values[static_cast<size_t>(value)].name));
       return {};
     };
@@ -78,12 +102,15 @@ Status verify_order(const Program& p) {
       if (v.place != Place::Arena && v.place != Place::Output) continue;
       Accesses& past = memory[{v.place, v.index}];
       INGOT_TRY(after(past.writes, a));
-      if (k >= static_cast<size_t>(in.first_written)) {
-        INGOT_TRY(after(past.reads, a));
-        past = {{i}, {}};
-      } else {
-        past.reads.push_back(i);
+      if (k < static_cast<size_t>(in.first_written)) {
+        past.reads.push_back({i, a});
+        continue;
       }
+      INGOT_TRY(after(past.reads, a));
+      // Whatever has to come after one of these comes after this write, too. Of a part that is only so for what lies in it.
+      for (auto* list : {&past.writes, &past.reads})
+        std::erase_if(*list, [&](const Access& e) { return v.part_of < 0 || lies_within(p, e.value, a); });
+      past.writes.push_back({i, a});
     }
   }
   return {};

@@ -43,7 +43,8 @@ Program sample() {
   p.slots = {{2}};
   p.values = {{Place::Input, 0, DType::F32, 2, "x"},
               {Place::Constant, 0, DType::F32, 2, "w"},
-              {Place::Output, 0, DType::F32, 2, "y"}};
+              {Place::Output, 0, DType::F32, 2, "y"},
+              {Place::Output, 0, DType::F32, 2, "part", 2}};
   KernelInfo k;
   k.name = "fused_add_123456";
   k.summary = "Add";

@@ -51,6 +51,11 @@ TEST_CASE("index arithmetic of reshapes cancels") {
   expect_same(floor_mod(row * 768 + column, N * 768), to_string(simplify(floor_mod(row, N) * 768 + column)));
   expect_same(floor_mod(floor_div(linear, W * H), C), "c");
   expect_same(floor_div(linear, C * H * W), "n");
+  const Expr window = Expr::index("window", N * 64), inside = Expr::index("inside", 49 * 96);
+  expect_same(floor_div(window * (49 * 96) + inside, 8 * 49 * 96), "window//8");
+  expect_same(floor_mod(window * (49 * 96) + inside, 8 * 49 * 96), to_string(simplify(floor_mod(window, 8) * (49 * 96) + inside)));
+  const Expr pixel = Expr::index("pixel", 784);
+  expect_same(floor_mod(floor_div(pixel, 28), 28), "pixel//28");
   const Expr i = Expr::index("i", H * W);
   expect_same(floor_div(i, W) * W + floor_mod(i, W), "i");
 }

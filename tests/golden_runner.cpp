@@ -56,7 +56,7 @@ Result<std::string> transform(const std::string& input, const std::vector<std::s
     const bool changed = INGOT_TRY(pass->run(g, ctx));
     if (!changed && before != print_graph(g)) return invalid(name + " says unchanged, but the graph differs");
     if (changed) g.compact();
-    INGOT_TRY(verify(g, name == "form_groups" || name.starts_with("assign_") ? Stage::Fused : Stage::Imported));
+    INGOT_TRY(verify(g, name == "form_groups" || name == "join_parts" || name.starts_with("assign_") ? Stage::Fused : Stage::Imported));
   }
   std::string text = print_graph(g);
   const Graph again = INGOT_TRY(parse_graph(text, find_op));

@@ -6,6 +6,7 @@
 
 #include "catch2/catch.hpp"
 #include "codegen/build_program.h"
+#include "codegen/kernel/interpret.h"
 #include "compiler/driver/reference.h"
 #include "compiler/ir/text.h"
 #include "compiler/ops/registry.h"
@@ -13,6 +14,7 @@
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
 #include "runtime/executor.h"
+#include "tests/join_graphs.h"
 #include "tests/lazy_device.h"
 
 using namespace ingot;
@@ -83,14 +85,41 @@ std::vector<Tensor> inputs() {
   return list;
 }
 
-std::vector<Tensor> run(const Program& program, unsigned seed) {
-  auto device = std::make_shared<testing::LazyDevice>(kernels(), seed);
+std::vector<Tensor> run(const Program& program, unsigned seed, const std::map<std::string, testing::LazyKernel>& code, const std::vector<Tensor>& in) {
+  auto device = std::make_shared<testing::LazyDevice>(code, seed);
   auto engine = Engine::create(std::make_shared<const Program>(program), device);
   if (!engine) FAIL(engine.error().to_string());
   auto session = Session::create(engine.value());
-  auto out = session.value()->run(inputs());
+  auto out = session.value()->run(in);
   if (!out) FAIL(out.error().to_string());
   return std::move(out).value();
+}
+std::vector<Tensor> run(const Program& program, unsigned seed) { return run(program, seed, kernels(), inputs()); }
+
+/// A fused program whose kernels are interpreted, of one name each.
+Result<Program> build_fused(const std::string& text, int lanes, const TargetTraits& target, std::map<std::string, testing::LazyKernel>& code) {
+  Graph graph = INGOT_TRY(parse_graph(text, find_op));
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  ctx.target = target;
+  INGOT_TRY(run_pipeline(graph, ctx, {}));
+  const MemoryPlan plan = plan_memory(graph, lanes);
+  const LoweredProgram lowered = INGOT_TRY(lower_program(graph, plan));
+  const KernelCompiler compile = [&](const Kernel& k) -> Result<BuiltKernel> {
+    BuiltKernel b;
+    b.info.name = b.info.summary = k.name + std::to_string(code.size());
+    code[b.info.name] = [k](const std::vector<void*>& buffers, const std::vector<int64_t>& dims) {
+      std::unordered_map<std::string, int64_t> at{{"N", 3}, {"M", 3}};  // of a whole, which the kernel may not know
+      for (size_t i = 0; i < dims.size(); ++i) at[k.dims[i].name()] = dims[i];
+      std::vector<int64_t> sizes;
+      for (const Buffer& buffer : k.buffers) sizes.push_back(*evaluate_int(product(buffer.shape), at));
+      REQUIRE(interpret(k, buffers, sizes, at).ok());
+    };
+    return b;
+  };
+  BuildOptions options;
+  options.threads = 1;
+  return build_program(graph, plan, {}, lowered, compile, options);
 }
 
 }  // namespace
@@ -134,6 +163,89 @@ TEST_CASE("a missing wait is found", "[lanes]") {
   }
   CHECK(removed > 50);
   CHECK(found == removed);  // every wait is needed
+}
+
+TEST_CASE("parts of one value are written on several lanes", "[lanes]") {
+  int lanes = 0, removed = 0, found = 0;
+  for (const testing::JoinGraph& g : testing::join_graphs()) {
+    INFO(g.name);
+    for (const TargetTraits& target : {TargetTraits{}, cuda_traits(90)}) {
+      std::map<std::string, testing::LazyKernel> serial_code, parallel_code;
+      auto serial = build_fused(g.text, 1, target, serial_code), parallel = build_fused(g.text, 4, target, parallel_code);
+      if (!serial) FAIL(serial.error().to_string());
+      if (!parallel) FAIL(parallel.error().to_string());
+      const Status verified = parallel->verify();
+      if (!verified) FAIL(verified.error().to_string());
+      lanes += lanes_of(*parallel) > 1;
+      std::vector<Tensor> in;
+      for (const auto& dims : testing::dims_of(g, 3)) {
+        in.emplace_back(DType::F32, dims);
+        for (int64_t i = 0; i < in.back().count(); ++i) in.back().set_float(i, static_cast<double>(i * 7 % 11) - 5);
+      }
+      const std::vector<Tensor> want = run(*serial, 1, serial_code, in);
+      for (unsigned seed = 1; seed <= 5; ++seed) {
+        const std::vector<Tensor> got = run(*parallel, seed, parallel_code, in);
+        for (size_t o = 0; o < want.size(); ++o) CHECK(std::memcmp(got[o].data(), want[o].data(), want[o].bytes()) == 0);
+      }
+      for (Instruction& i : parallel->instructions) {
+        const std::vector<int32_t> all = std::exchange(i.waits, {});
+        removed += !all.empty();
+        found += !all.empty() && !parallel->verify().ok();
+        i.waits = all;
+      }
+    }
+  }
+  CHECK(lanes > 10);
+  CHECK(removed > 10);
+  CHECK(found == removed);
+}
+
+TEST_CASE("what parts of a value share is told from what they do not", "[lanes]") {
+  // Value 0 is the whole of the slot, 1 and 2 are its parts, 3 is a part of 1; 4 is another value of the same slot.
+  Program p;
+  p.shapes.lines = {{ShapeOp::Constant, 0, 0, 0, 4}};
+  p.slots = {{0}};
+  const auto value = [&](int32_t part_of) { p.values.push_back({Place::Arena, 0, DType::F32, 0, "v", part_of}); };
+  for (int32_t part_of : {-1, 0, 0, 1, -1}) value(part_of);
+  KernelInfo k;
+  k.name = "k";
+  p.kernels = {k};
+  const auto may_run_together = [&](int32_t a, int32_t b, bool second_reads) {
+    p.instructions.clear();
+    for (int32_t v : {a, b}) {
+      Instruction in;
+      in.kernel = 0;
+      in.args = {v};
+      in.lane = static_cast<int32_t>(p.instructions.size());
+      in.first_written = second_reads && in.lane == 1;
+      p.instructions.push_back(in);
+    }
+    return p.verify().ok();
+  };
+  for (bool reads : {false, true}) {
+    CHECK(may_run_together(1, 2, reads));
+    CHECK(may_run_together(3, 2, reads));
+    CHECK(may_run_together(2, 3, reads));
+    CHECK_FALSE(may_run_together(0, 1, reads));
+    CHECK_FALSE(may_run_together(1, 3, reads));
+    CHECK_FALSE(may_run_together(3, 0, reads));
+    CHECK_FALSE(may_run_together(1, 4, reads));
+    CHECK_FALSE(may_run_together(2, 2, reads));
+  }
+  // A write of one part orders nothing for the other: the slot's last value was read on lane 0, and lane 1 did not wait.
+  const auto step = [&](int32_t v, int32_t lane, bool writes) {
+    Instruction in;
+    in.kernel = 0;
+    in.args = {v};
+    in.lane = lane;
+    in.first_written = !writes;
+    p.instructions.push_back(in);
+  };
+  p.instructions.clear();
+  step(4, 0, false), step(1, 0, true), step(2, 1, true);
+  CHECK_FALSE(p.verify().ok());
+  p.instructions[2].waits = {0};
+  CHECK(p.verify().ok());
 }
 
 TEST_CASE("a chain stays on one lane, and a wait that costs more than it gains is not taken", "[lanes]") {

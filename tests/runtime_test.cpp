@@ -137,6 +137,8 @@ TEST_CASE("a program with a number out of range is refused", "[runtime]") {
   CHECK(broken([](Program& p) { p.kernels.push_back(p.kernels[0]); }));
   CHECK(broken([](Program& p) { p.requirements[0].condition = -1; }));
   CHECK(broken([](Program& p) { p.constants[0].dims = {4000}; }));
+  CHECK(broken([](Program& p) { p.values[1].part_of = 1; }));  // of itself
+  CHECK(broken([](Program& p) { p.values[1].part_of = 0; }));  // of a value that lies elsewhere
 }
 
 TEST_CASE("a session runs any shape and leaves its inputs alone", "[runtime]") {

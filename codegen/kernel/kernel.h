@@ -82,6 +82,7 @@ struct Buffer {
   std::vector<Expr> shape;     // for comments and bounds checks; the element count is its product
   bool is_output = false;
   bool is_constant = false;    // a weight: never changes between launches
+  Expr part = {};              // how many of its elements the kernel touches; invalid: all
 };
 
 /// What multiplies in a contraction: plain arithmetic, or tensor cores on operands of that type. Tf32x3 is f32 accuracy from

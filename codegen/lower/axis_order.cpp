@@ -35,10 +35,14 @@ Expr first_load(const Expr& value) {
   return found;
 }
 
-bool steps_by_one(const Expr& index, const std::vector<Axis>& axes) {
-  return std::any_of(axes.begin(), axes.end(), [&](const Axis& a) {
-    return !a.extent.is_const(1) && stride_of(index, a) == 1;
-  });
+/// The smallest distance in memory of neighbours along one of the axes.
+int64_t smallest_step(const Expr& index, const std::vector<Axis>& axes) {
+  int64_t step = kNoLimit;
+  for (const Axis& a : axes) {
+    const int64_t stride = a.extent.is_const(1) ? 0 : stride_of(index, a);
+    if (stride > 0) step = std::min(step, stride);
+  }
+  return step;
 }
 
 /// The smallest constant that the axis' position is divided by, if it divides the extent; 0 when there is none.
@@ -115,7 +119,7 @@ void sort_by_stride(std::vector<Axis>& axes, const Expr& index) {
 
 void orient(Contract& c) {
   const Expr store = first_store(c.epilogue);
-  if (store.valid() && steps_by_one(store, c.m) && !steps_by_one(store, c.n)) {
+  if (store.valid() && smallest_step(store, c.m) < smallest_step(store, c.n)) {
     std::swap(c.m, c.n);
     std::swap(c.a, c.b);
     std::swap(c.a_type, c.b_type);

@@ -12,7 +12,7 @@ Expr first_store(const Body& body);
 /// Axes by descending distance in memory of what `index` walks; axes that it does not step along evenly stay in front.
 void sort_by_stride(std::vector<Axis>& axes, const Expr& index);
 
-/// Results are contiguous along n, where they are along any axis; batches that the weights do not depend on are rows where
+/// Results are contiguous along n, where they are along any axis, or nearest to it; batches that the weights do not depend on are rows where
 /// rows follow each other in memory; the axis of k along which an operand is contiguous is the last.
 void orient(Contract& contract);
 

@@ -15,7 +15,14 @@ std::vector<Axis> axes_of(const std::vector<Expr>& indices) {
 Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value) {
   const TensorType& type = values.body().value(v).type;
   if (value.op() == ExprOp::Round && value.rounded_to() == type.dtype) value = Expr(value.arg(0));  // the store rounds
-  return {values.buffer_of(v), linear_index(type.shape, index), std::move(value)};
+  return {values.buffer_of(v), values.position(v, index), std::move(value)};
+}
+
+/// The position of a value of the same shape as v, which does not follow from the anchor.
+static const Index& position_like(const Graph& body, const std::map<ValueId, Index>& position, ValueId v) {
+  for (const auto& [other, index] : position)
+    if (same_shape(body.value(other).type.shape, body.value(v).type.shape)) return index;
+  INGOT_CHECK(false, "epilogue_of: an output has the shape of nothing that the group computes");
 }
 
 Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc) {
@@ -38,7 +45,11 @@ Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Exp
     values.bind(n.outputs[0], values.pointwise(n, position[*from]));
   }
   Body stores;
-  for (ValueId v : body.outputs) stores.push_back({store_of(values, v, position.at(v), values.bound(v))});
+  for (ValueId v : body.outputs) {
+    const bool bound = position.count(v);
+    const Index& to = bound ? position.at(v) : position_like(body, position, v);
+    stores.push_back({store_of(values, v, to, bound ? values.bound(v) : values.at(v, to))});
+  }
   return stores;
 }
 

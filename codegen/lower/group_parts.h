@@ -9,7 +9,8 @@ namespace ingot {
 std::vector<Axis> axes_of(const std::vector<Expr>& indices);
 Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value);
 /// Walks the nodes after an anchor: whatever reads a bound value at its own position becomes bound, and knows where its
-/// element goes. Returns the stores of the group's outputs.
+/// element goes. Outputs that read nothing bound are computed where an element of their shape is.
+/// Returns the stores of the group's outputs.
 Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc);
 /// The value behind movement at the end of a body that only says where elements are stored.
 ValueId unmoved(const Graph& body, ValueId v);

@@ -1,14 +1,26 @@
 #include "codegen/lower/group_values.h"
 
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/joins.h"
 #include "compiler/support/hash.h"
 
 namespace ingot {
 
-GroupValues::GroupValues(const Graph& body) : body_(body) {
-  for (ValueId v : body.inputs) buffers_.emplace(v, static_cast<int>(buffers_.size()));
-  const auto inputs = static_cast<int>(body.inputs.size());
-  for (size_t i = 0; i < body.outputs.size(); ++i) buffers_.emplace(body.outputs[i], inputs + static_cast<int>(i));
+GroupValues::GroupValues(const Graph& graph, const Node& node) : graph_(graph), body_(*node.body) {
+  const auto add = [&](ValueId inside, ValueId outside, size_t buffer) {
+    buffers_.emplace(inside, static_cast<int>(buffer));
+    outside_.emplace(inside, outside);
+  };
+  const size_t inputs = node.inputs.size();
+  for (size_t i = 0; i < inputs; ++i) add(body_.inputs[i], node.inputs[i], i);
+  for (size_t i = 0; i < node.outputs.size(); ++i) add(body_.outputs[i], node.outputs[i], inputs + i);
+}
+
+Expr GroupValues::position(ValueId v, const Index& index) const {
+  const auto it = outside_.find(v);
+  if (it == outside_.end()) return linear_index(body_.value(v).type.shape, index);  // a constant of the body
+  const ValueId outside = it->second, holder = holder_of(graph_, outside);
+  return linear_index(graph_.value(holder).type.shape, index_in_holder(graph_, outside, index));
 }
 
 Expr GroupValues::at(ValueId v, const Index& index) {
@@ -28,11 +40,11 @@ Expr GroupValues::at(ValueId v, const Index& index) {
     else if (auto* e = n->op->lowers_as<Element>()) result = resolve(*n, e->element(*view, index));
     INGOT_CHECK(result.valid(), "group_values: " + std::string(n->op->name) + " is not computed yet and cannot be inlined");
   } else {
-    const Expr position = linear_index(value.type.shape, index);
-    const auto constant = position.as_int();
+    const Expr at = position(v, index);
+    const auto constant = at.as_int();
     if (value.content && value.content->size() == 1) result = (*value.content)[0];
     else if (value.content && constant && *constant < static_cast<int64_t>(value.content->size())) result = (*value.content)[static_cast<size_t>(*constant)];
-    else result = Expr::load(buffers_.at(v), value.type.dtype, position);
+    else result = Expr::load(buffers_.at(v), value.type.dtype, at);
   }
   memo_[{v, h}].emplace_back(index, result);
   return result;

@@ -10,10 +10,13 @@ namespace ingot {
 
 class GroupValues {
  public:
-  explicit GroupValues(const Graph& body);
+  /// Of the body of `node`, a group of `graph`.
+  GroupValues(const Graph& graph, const Node& node);
 
   const Graph& body() const { return body_; }
   int buffer_of(ValueId v) const { return buffers_.at(v); }
+  /// Where in its buffer element `index` of an input or output of the group lies: parts of joined values lie in the whole.
+  Expr position(ValueId v, const Index& index) const;
   /// From now on v (at the position the kernel is at) is `value`.
   void bind(ValueId v, Expr value) { bound_[v] = std::move(value); }
   bool is_bound(ValueId v) const { return bound_.count(v) != 0; }
@@ -27,8 +30,10 @@ class GroupValues {
   Expr pointwise(const Node& node, const Index& out);
 
  private:
+  const Graph& graph_;
   const Graph& body_;
   std::map<ValueId, int> buffers_;
+  std::map<ValueId, ValueId> outside_;  // inputs and outputs of the body in the graph
   std::map<ValueId, Expr> bound_;
   std::map<std::pair<ValueId, uint64_t>, std::vector<std::pair<Index, Expr>>> memo_;
 };

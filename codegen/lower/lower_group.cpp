@@ -5,6 +5,7 @@
 #include "codegen/lower/axis_order.h"
 #include "codegen/lower/group_parts.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/joins.h"
 #include "compiler/ops/operands.h"
 #include "compiler/ops/registry.h"
 
@@ -13,18 +14,40 @@ namespace {
 
 constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction", "attention"};
 
+/// How many elements of an input the body reads: those of its slices, where that is all that reads it.
+Expr elements_read(const Graph& body, ValueId v) {
+  const Expr all = element_count(body.value(v).type.shape);
+  Expr total = 0;
+  for (NodeId u : body.value(v).users) {
+    const Node& n = body.node(u);
+    const auto* move = n.op->lowers_as<Movement>();
+    const ValueId out = n.outputs[0];
+    const Expr some = n.op->name == "Slice" ? element_count(body.value(out).type.shape)
+                      : n.op->name == "Cast" || (move && move->inverse) ? elements_read(body, out) : all;
+    if (proves_equal(some, all)) return all;
+    total = total + some;
+  }
+  return body.value(v).users.empty() ? all : simplify(total);
+}
+
 /// Buffers of the group's inputs and outputs.
 void declare_buffers(const Graph& graph, const Node& node, Kernel& k) {
   int inputs = 0, weights = 0;
+  const auto lies_in = [&](Buffer& b, ValueId v, const Expr& touched) {
+    b.shape = graph.value(holder_of(graph, v)).type.shape;
+    if (!proves_equal(touched, element_count(b.shape))) b.part = touched;
+  };
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Value& v = graph.value(node.inputs[i]);
     Buffer b{v.constant ? fmt::format("w{}", weights++) : fmt::format("x{}", inputs++), v.type.dtype, v.type.shape};
     b.is_constant = v.constant != nullptr;
+    lies_in(b, node.inputs[i], elements_read(*node.body, node.body->inputs[i]));
     k.buffers.push_back(std::move(b));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Value& v = graph.value(node.outputs[i]);
     k.buffers.push_back({fmt::format("out{}", i), v.type.dtype, v.type.shape, true, false});
+    lies_in(k.buffers.back(), node.outputs[i], element_count(v.type.shape));
   }
 }
 
@@ -38,6 +61,7 @@ void lower_points(GroupValues& values, Kernel& k) {
   const Index index = fresh_index("i", body.value(body.outputs[0]).type.shape);
   k.domain = axes_of(index);
   for (ValueId v : body.outputs) k.body.push_back({store_of(values, v, index, values.at(v, index))});
+  sort_by_stride(k.domain, first_store(k.body));
 }
 
 template <class T>
@@ -216,7 +240,7 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
   INGOT_CHECK(kind.has_value(), "lower_group: unknown group kind");
   Kernel k;
   declare_buffers(graph, node, k);
-  GroupValues values(*node.body);
+  GroupValues values(graph, node);
   switch (*kind) {
     case GroupKind::Points: lower_points(values, k); break;
     case GroupKind::Windows: lower_windows(values, k); break;

@@ -7,6 +7,7 @@
 
 #include "codegen/kernel/interpret.h"
 #include "codegen/lower/lower_group.h"
+#include "compiler/ops/joins.h"
 #include "compiler/ops/registry.h"
 
 namespace ingot {
@@ -71,23 +72,28 @@ Result<std::vector<Tensor>> run_reference(const Graph& g, const MemoryPlan& plan
   const SymbolValues symbols = INGOT_TRY(bind_symbols(g, inputs));
   for (const ShapeRequirement& r : requirements)
     if (evaluate_int(r.condition, symbols) != 1) return invalid(r.message);
-  std::map<ValueId, Tensor> values;
+  std::map<ValueId, Tensor> values;  // by their holders
   for (size_t i = 0; i < inputs.size(); ++i) values.emplace(g.inputs[i], inputs[i]);
   auto get = [&](ValueId v) -> Tensor* {
+    v = holder_of(g, v);
     if (auto it = values.find(v); it != values.end()) return &it->second;
     return &values.emplace(v, *g.value(v).constant).first->second;
   };
   IdMap<ValueId, int> uses(g.value_count(), 0);
   for (NodeId id : plan.order)
-    for (ValueId v : g.node(id).inputs) ++uses[v];
+    for (ValueId v : g.node(id).inputs) ++uses[holder_of(g, v)];
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Node& n = g.node(plan.order[i]);
     std::vector<Tensor*> args;
     for (ValueId v : n.inputs) args.push_back(get(v));
-    for (ValueId v : n.outputs) args.push_back(&values.emplace(v, INGOT_TRY(make_tensor(g.value(v).type, symbols))).first->second);
+    for (ValueId v : n.outputs) {
+      const ValueId holder = holder_of(g, v);
+      if (!values.count(holder)) values.emplace(holder, INGOT_TRY(make_tensor(g.value(holder).type, symbols)));
+      args.push_back(get(holder));
+    }
     INGOT_TRY(run_kernel(lowered.kernels[i], args, symbols));
     for (ValueId v : n.inputs)
-      if (--uses[v] == 0 && !g.is_output(v)) values.erase(v);
+      if (const ValueId holder = holder_of(g, v); --uses[holder] == 0 && !g.is_output(holder)) values.erase(holder);
   }
   std::vector<Tensor> outputs;
   for (ValueId v : g.outputs) outputs.push_back(*get(v));

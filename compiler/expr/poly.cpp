@@ -97,7 +97,8 @@ bool divide_by_rows(const Poly& x, const Poly& y, bool is_div, Poly& result) {
   if (content <= 1) return false;
   if (!y.constant()) return divide_by_content(x, y, content, is_div, result);
   std::set<int64_t, std::greater<>> rows;
-  for (const auto& [atoms, coefficient] : x.terms) rows.insert(std::gcd(coefficient, content));
+  for (const auto& [atoms, coefficient] : x.terms)
+    if (!atoms.empty()) rows.insert(std::gcd(coefficient, content));
   for (int64_t g : rows)
     if (g > 1 && g < content && divide_by_content(x, y, g, is_div, result)) return true;
   return false;
@@ -394,6 +395,7 @@ bool nonnegative_by_atom(const Poly& p, const Expr& atom, int depth) {
       return poly_nonnegative(q, depth - 1);
     }
     if (poly_nonnegative(to_poly(atom.arg(0)), depth - 1)) lows.push_back(constant_poly(0));
+    if (const int64_t high = bounds_of(atom).high; high < kNoLimit) highs.push_back(constant_poly(high));
   } else if (atom.op() == ExprOp::Symbol && atom.high() < kNoLimit) {
     highs.push_back(constant_poly(atom.high()));
     lows.push_back(constant_poly(atom.low()));

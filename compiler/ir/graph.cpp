@@ -78,6 +78,27 @@ void Graph::replace_all_uses(ValueId from, ValueId to) {
     if (s.value == from) s.value = to;
 }
 
+void Graph::set_inputs(NodeId id, std::vector<ValueId> inputs) {
+  for (ValueId v : node(id).inputs) {
+    if (!v.valid()) continue;
+    auto& users = value(v).users;
+    users.erase(std::find(users.begin(), users.end(), id));
+  }
+  for (ValueId v : inputs)
+    if (v.valid()) value(v).users.push_back(id);
+  node(id).inputs = std::move(inputs);
+}
+
+ValueId Graph::append_output(NodeId id, TensorType type) {
+  Value v;
+  v.type = std::move(type);
+  v.producer = id;
+  v.output_index = static_cast<uint32_t>(node(id).outputs.size());
+  values_.push_back(std::move(v));
+  node(id).outputs.push_back(ValueId(values_.size() - 1));
+  return node(id).outputs.back();
+}
+
 bool Graph::erase_if_dead(NodeId start) {
   bool changed = false;
   std::vector<NodeId> work{start};

@@ -1,6 +1,5 @@
 // The operator graph: SSA values with type and optional known content, nodes from the registry. Handles are 32-bit ids;
-// deleting marks, compact() renumbers. All edits go through add_node, replace_all_uses and erase_if_dead, which keep the
-// use lists right.
+// deleting marks, compact() renumbers. All edits go through the functions below, which keep the use lists right.
 #pragma once
 
 #include <memory>
@@ -78,6 +77,10 @@ class Graph {
   void replace_all_uses(ValueId from, ValueId to);
   /// Uses of `from` by one node become `to`.
   void replace_use(NodeId user, ValueId from, ValueId to);
+  /// The node reads these values instead.
+  void set_inputs(NodeId id, std::vector<ValueId> inputs);
+  /// One more output of a node.
+  ValueId append_output(NodeId id, TensorType type);
   /// Removes the node if nobody uses its outputs, then its producers likewise. True when something went.
   bool erase_if_dead(NodeId id);
   /// Drops dead nodes and unused values and renumbers in topological order.

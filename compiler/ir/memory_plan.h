@@ -15,8 +15,8 @@ struct LanePlan {
 };
 
 struct MemoryPlan {
-  std::vector<NodeId> order;          // the sequence of launches
-  IdMap<ValueId, int> slot;           // arena slot of a value, -1 for inputs, outputs and constants
+  std::vector<NodeId> order;          // the sequence of launches: every node but joins, which launch nothing
+  IdMap<ValueId, int> slot;           // arena slot of a value, -1 for inputs, outputs, their parts and constants
   std::vector<Expr> slot_bytes;       // over the graph's symbols
   LanePlan lanes;
 };

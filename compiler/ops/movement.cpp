@@ -359,6 +359,20 @@ Expr unfold_element(const OpView& v, const Index& out) {
   const Expr& channels = v.inputs[0].shape[3];
   return v.read(0, {out[0], out[2], out[3] * a.stride + floor_div(out[1], channels), floor_mod(out[1], channels)});
 }
+Expr roll_element(const OpView& v, const Index& out) {
+  const auto& a = v.attrs.as<RollAttrs>();
+  const auto axis = static_cast<size_t>(a.axis);
+  Index in = out;
+  in[axis] = floor_mod(out[axis] + a.shift, v.inputs[0].shape[axis]);
+  return v.read(0, in);
+}
+Index roll_inverse(const OpView& v, const Index& in) {
+  const auto& a = v.attrs.as<RollAttrs>();
+  const auto axis = static_cast<size_t>(a.axis);
+  Index out = in;
+  out[axis] = floor_mod(in[axis] + v.inputs[0].shape[axis] - a.shift, v.inputs[0].shape[axis]);
+  return out;
+}
 Result<Types> infer_contiguous(const OpView& v) { return same_dtype(v, v.inputs[0].shape); }
 Expr contiguous_scalar(const OpView&, std::span<const Expr> args) { return args[0]; }
 
@@ -421,6 +435,7 @@ const OpDef kMovement[] = {
     row<AxisAttrs>("Concat", "", kRules<import_concat, 4, 11, 13>, infer_concat, Movement{concat_element}, 1 << 20),
     row<PadAttrs>("Pad", "constant, edge, reflect, wrap; negative pads crop", kRules<import_pad, 2, 11, 13, 18, 19, 21, 23>, infer_pad, Movement{pad_element}, 4),
     row<UnfoldAttrs>("Unfold", "windows of neighbouring columns as channels; internal", {}, infer_unfold, Movement{unfold_element}),
+    row<RollAttrs>("Roll", "along one axis, around its end; internal", {}, infer_contiguous, Movement{roll_element, roll_inverse}),
     copy_row("Contiguous", "a copy in the order of its shape; internal"),
     copy_row("ChannelsLast", "a copy that is stored with its second dimension last; internal"),
     alias("DepthToSpace", "Reshape, Transpose, Reshape", kRules<import_depth_to_space, 1, 11, 13>),

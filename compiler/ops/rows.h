@@ -134,6 +134,12 @@ struct AxisAttrs {
   int64_t axis = 0;
   INGOT_FIELDS(axis)
 };
+/// Element i along `axis` is element i + shift, counted around the end.
+struct RollAttrs {
+  int64_t axis = 0;
+  Expr shift;
+  INGOT_FIELDS(axis, shift)
+};
 struct SliceAttrs {
   std::vector<Expr> starts, steps, sizes;  // one entry a dimension
   INGOT_FIELDS(starts, steps, sizes)

@@ -66,7 +66,8 @@ class DeviceBuffers {
       DevicePtr p = 0;
       api.mem_alloc(&p, std::max<size_t>(contents[i].bytes(), 1));
       const Buffer& b = kernel.buffers[i];
-      if (!b.is_output) api.memcpy_htod_async(p, contents[i].data(), contents[i].bytes(), nullptr);
+      // What lies beside a part must be what it was.
+      if (!b.is_output || b.part.valid()) api.memcpy_htod_async(p, contents[i].data(), contents[i].bytes(), nullptr);
       if (&api == &emulation::emulated_driver()) {
         emulation::describe(reinterpret_cast<void*>(p), b.name.c_str(), !b.is_output);
       }
