@@ -105,7 +105,7 @@ Result<Program> build_fused(const std::string& text, int lanes, const TargetTrai
   INGOT_TRY(run_pipeline(graph, ctx, {}));
   const MemoryPlan plan = plan_memory(graph, lanes);
   const LoweredProgram lowered = INGOT_TRY(lower_program(graph, plan));
-  const KernelCompiler compile = [&](const Kernel& k) -> Result<BuiltKernel> {
+  const KernelCompiler compile = [&](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
     BuiltKernel b;
     b.info.name = b.info.summary = k.name + std::to_string(code.size());
     code[b.info.name] = [k](const std::vector<void*>& buffers, const std::vector<int64_t>& dims) {
@@ -115,7 +115,7 @@ Result<Program> build_fused(const std::string& text, int lanes, const TargetTrai
       for (const Buffer& buffer : k.buffers) sizes.push_back(*evaluate_int(product(buffer.shape), at));
       REQUIRE(interpret(k, buffers, sizes, at).ok());
     };
-    return b;
+    return std::vector{b};
   };
   BuildOptions options;
   options.threads = 1;

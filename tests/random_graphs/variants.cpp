@@ -96,8 +96,9 @@ Status print_kernels(const Lowered& l, const Variant& v) {
     if (!emitted) return std::move(emitted.error().add("while printing kernel " + k.name));
     if (v.device != "nvrtc") continue;
     const std::vector<std::string> targets{v.target};
-    if (auto built = compile_cuda(*emitted, targets); !built)
-      return std::move(built.error().add("while compiling\n" + emitted->source));
+    for (const EmittedKernel& form : *emitted)
+      if (auto built = compile_cuda(form, targets); !built)
+        return std::move(built.error().add("while compiling\n" + form.source));
   }
   return {};
 }
