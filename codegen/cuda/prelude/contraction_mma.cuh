@@ -106,8 +106,9 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
           mma_1688_tf32(mixed, a_small, b_big[h]);
           mma_1688_tf32(mixed, a_big, b_small[h]);
           mma_1688_tf32(sum, a_big, b_big[h]);
+          // Small halves may have the other sign: an infinity of theirs says nothing that the big halves do not.
 #pragma unroll
-          for (int q = 0; q < 4; ++q) acc[i][j + h][q] += sum[q] + (mixed[q] == mixed[q] ? mixed[q] : 0.0f);
+          for (int q = 0; q < 4; ++q) acc[i][j + h][q] += sum[q] + (fabsf(mixed[q]) < kInf ? mixed[q] : 0.0f);
         }
       }
     }
