@@ -10,6 +10,7 @@
 #include "compiler/driver/devices.h"
 #include "compiler/driver/reference.h"
 #include "compiler/driver/targets.h"
+#include "compiler/ops/joins.h"
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
 #include "runtime/executor.h"
@@ -66,7 +67,9 @@ class Interpreted : public Runnable {
       if (evaluate_int(r.condition, sizes) != 1) return invalid(r.message);
     return {};
   }
-  Tensor* get(ValueId v, std::map<ValueId, Tensor>& values) const {
+  /// Where the value is: a part of a concatenation lies in the whole.
+  Tensor* get(ValueId part, std::map<ValueId, Tensor>& values) const {
+    const ValueId v = holder_of(l_.graph, part);
     if (auto it = values.find(v); it != values.end()) return &it->second;
     return &values.emplace(v, *l_.graph.value(v).constant).first->second;
   }
@@ -74,7 +77,8 @@ class Interpreted : public Runnable {
     const Node& n = l_.graph.node(l_.plan.order[i]);
     std::vector<Tensor*> args;
     for (ValueId v : n.inputs) args.push_back(get(v, values));
-    for (ValueId v : n.outputs) {
+    for (ValueId part : n.outputs) {
+      const ValueId v = holder_of(l_.graph, part);
       const TensorType& t = l_.graph.value(v).type;
       std::vector<int64_t> dims;
       for (const Expr& d : t.shape) dims.push_back(evaluate_int(d, sizes).value_or(-1));
