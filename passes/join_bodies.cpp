@@ -128,12 +128,12 @@ ValueId storable(Graph& body, ValueId v, DType type) {
 }
 
 /// One more output of a group.
-ValueId add_output(Graph& graph, NodeId id, ValueId inside, const std::string& name) {
+ValueId add_output(Graph& graph, NodeId id, ValueId inside, std::string name) {
   Graph& body = *graph.node(id).body;
   body.outputs.push_back(inside);
   body.output_names.push_back("out" + std::to_string(body.outputs.size() - 1));
   const ValueId v = graph.append_output(id, body.value(inside).type);
-  graph.value(v).name = name;
+  graph.value(v).name = std::move(name);
   return v;
 }
 
