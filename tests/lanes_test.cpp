@@ -42,24 +42,27 @@ std::string random_graph(int nodes, std::mt19937& rng) {
   return "graph (%0 \"a\": f32[16], %1 \"b\": f32[16]) {\n" + body + "  return " + outputs + "\n}\n";
 }
 
-Result<Program> build(const std::string& text, int lanes) {
+Result<Program> build(const std::string& text, int lanes, PassContext ctx, const KernelCompiler& compile) {
   Graph graph = INGOT_TRY(parse_graph(text, find_op));
-  PassContext ctx;
   ctx.evaluate = evaluate_node;
-  ctx.fuse = false;
   INGOT_TRY(run_pipeline(graph, ctx, {}));
   const MemoryPlan plan = plan_memory(graph, lanes);
   const LoweredProgram lowered = INGOT_TRY(lower_program(graph, plan));
-  int number = 0;
-  const KernelCompiler compile = [&](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
-    BuiltKernel b;
-    b.info.name = k.name + std::to_string(number++);
-    b.info.summary = k.name;
-    return std::vector<BuiltKernel>{b};
-  };
   BuildOptions options;
   options.threads = 1;
   return build_program(graph, plan, {}, lowered, compile, options);
+}
+
+Result<Program> build(const std::string& text, int lanes) {
+  PassContext ctx;
+  ctx.fuse = false;
+  int number = 0;
+  return build(text, lanes, ctx, [&](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
+    BuiltKernel b;
+    b.info.name = k.name + std::to_string(number++);
+    b.info.summary = k.name;
+    return std::vector{b};
+  });
 }
 
 template <class F>
@@ -98,14 +101,9 @@ std::vector<Tensor> run(const Program& program, unsigned seed) { return run(prog
 
 /// A fused program whose kernels are interpreted, of one name each.
 Result<Program> build_fused(const std::string& text, int lanes, const TargetTraits& target, std::map<std::string, testing::LazyKernel>& code) {
-  Graph graph = INGOT_TRY(parse_graph(text, find_op));
   PassContext ctx;
-  ctx.evaluate = evaluate_node;
   ctx.target = target;
-  INGOT_TRY(run_pipeline(graph, ctx, {}));
-  const MemoryPlan plan = plan_memory(graph, lanes);
-  const LoweredProgram lowered = INGOT_TRY(lower_program(graph, plan));
-  const KernelCompiler compile = [&](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
+  return build(text, lanes, ctx, [&](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
     BuiltKernel b;
     b.info.name = b.info.summary = k.name + std::to_string(code.size());
     code[b.info.name] = [k](const std::vector<void*>& buffers, const std::vector<int64_t>& dims) {
@@ -116,10 +114,7 @@ Result<Program> build_fused(const std::string& text, int lanes, const TargetTrai
       REQUIRE(interpret(k, buffers, sizes, at).ok());
     };
     return std::vector{b};
-  };
-  BuildOptions options;
-  options.threads = 1;
-  return build_program(graph, plan, {}, lowered, compile, options);
+  });
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ std::string CudaPrinter::signature() const {
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", pointer_type(static_cast<int>(i)), identifier_of(b.name));
   }
   for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
-  for (size_t i = 0; i < box_maps(kernel_, schedule_).size(); ++i)
-    list += fmt::format(", const __grid_constant__ TensorMap map_{}", i);
+  if (schedule_.tile.boxes)
+    for (const char* map : {"map_0", "map_1"}) list += fmt::format(", const __grid_constant__ TensorMap {}", map);
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
   const std::string residents =
       schedule_.kind == Schedule::Kind::Tiles ? fmt::format(", {}", blocks_per_sm_) : std::string();

@@ -115,8 +115,10 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
     for (const MmaTile& x : list)
       if (fits(p, machine, x)) tiles.push_back(x);
   };
-  if (machine.group_multiplies > 0) add(kGroupCandidates);
-  if (machine.group_multiplies > 0) add(kBoxCandidates);
+  if (machine.group_multiplies > 0) {
+    add(kGroupCandidates);
+    add(kBoxCandidates);
+  }
   if (tiles.empty()) add(kCandidates);
   if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
   if (forced) {

@@ -35,7 +35,7 @@ struct MmaProblem {
   double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is
 };
 
-/// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap)
+/// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap, "b": boxes, "t": boxes in turn)
 /// leaves only that one where it fits: for measurements.
 std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine& machine);
 /// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.

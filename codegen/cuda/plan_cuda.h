@@ -33,7 +33,7 @@ struct TileDetails {
   int a_vector = 1, b_vector = 1, e_vector = 1;  // e_vector: tensor cores
   bool a_raw = false, b_raw = false;             // tensor cores: elements go to shared memory as they are stored
   bool a_table = false, b_table = false;         // tensor cores: what they need of k comes from a table
-  bool a_batched = false, b_batched = false;     // tensor cores with boxes
+  bool batched = false;                          // tensor cores with boxes
   std::optional<OperandWindow> window;           // tensor cores with boxes: of A
   int a_rows = 0;                                // tensor cores with boxes: rows of A in a box along k
   int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for

@@ -106,7 +106,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
     d.a_rows = static_cast<int>(std::min<int64_t>(t.m, (estimate(total_of(c.m), t.m) + 7) / 8 * 8));
     d.window = operand_window(kernel, element);
     if (d.window) d.a_rows = t.m;
-    d.a_batched = d.b_batched = !total_of(c.batch).is_const(1);
+    d.batched = !total_of(c.batch).is_const(1);
     return;
   }
   const int tables = (d.a_table + d.b_table) * std::max(t.stages, 2) * t.k * kTableBytes;

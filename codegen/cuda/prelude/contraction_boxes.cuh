@@ -5,7 +5,7 @@
 //   in_turn   they are two teams with tiles of their own: one multiplies while the other stores its results
 //   chunk     columns of results that a warp gives to the epilogue at a time
 //   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer
-//   a_batched, b_batched   the operand has the batch's axis
+//   batched   there is more than one product, and both operands have their axis
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
 #pragma once
@@ -89,30 +89,30 @@ template <class Plan> struct BoxSender {
   Index steps;
   BoxRing<Plan> ring;
 
+  /// One step of a matrix, from row or column x on: one box along k, else one for each panel of 64.
+  template <bool AlongK, int Tile> INGOT_DEV void send(u32 to, const TensorMap* map, int x, Index step, int at_batch) const {
+    const int k = (int)step * Plan::tile_k, batch = Plan::batched ? at_batch : 0;
+    if constexpr (AlongK) {
+      tma_load3(to, map, ring.full(), k, x, batch);
+    } else {
+#pragma unroll
+      for (int p = 0; p < Tile / 64; ++p) tma_load3(to + p * Plan::tile_k * 128, map, ring.full(), x + p * 64, k, batch);
+    }
+  }
   INGOT_DEV void send_a(const BoxPlace<Plan>& at, Index step) const {
-    const int batch = Plan::a_batched ? at.batch : 0, k = (int)step * Plan::tile_k;
     if constexpr (Plan::window) {
       const int tap = (int)step / kPerTap, c = (int)step % kPerTap * Plan::tile_k;
       tma_load_im2col(ring.stage_a(), a, ring.full(), c, at.w, at.h, at.image, (u16)(tap % Plan::taps_w * Plan::dilation_w),
                       (u16)(tap / Plan::taps_w * Plan::dilation_h));
-    } else if constexpr (Plan::a_along_k) {
-      tma_load3(ring.stage_a(), a, ring.full(), k, at.m, batch);
     } else {
-#pragma unroll
-      for (int p = 0; p < Plan::tile_m / 64; ++p)
-        tma_load3(ring.stage_a() + p * Plan::tile_k * 128, a, ring.full(), at.m + p * 64, k, batch);
+      send<Plan::a_along_k, Plan::tile_m>(ring.stage_a(), a, at.m, step, at.batch);
     }
   }
   INGOT_DEV void send_b(const BoxPlace<Plan>& at, Index step) const {
-    const int batch = Plan::b_batched ? at.batch : 0, k = (int)step * Plan::tile_k;
     if constexpr (Plan::window) {
       tma_load3(ring.stage_b(), b, ring.full(), (int)step % kPerTap * Plan::tile_k, (int)step / kPerTap, at.n);
-    } else if constexpr (Plan::b_along_k) {
-      tma_load3(ring.stage_b(), b, ring.full(), k, at.n, batch);
     } else {
-#pragma unroll
-      for (int p = 0; p < Plan::tile_n / 64; ++p)
-        tma_load3(ring.stage_b() + p * Plan::tile_k * 128, b, ring.full(), at.n + p * 64, k, batch);
+      send<Plan::b_along_k, Plan::tile_n>(ring.stage_b(), b, at.n, step, at.batch);
     }
   }
   /// The first stages: weights are on their way before the kernel waits for its predecessor.
