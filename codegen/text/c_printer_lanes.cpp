@@ -10,6 +10,9 @@ namespace ingot {
 namespace {
 constexpr int kAccessBytes = 16;  // the widest access of a GPU thread
 
+/// Weights of 32 bits beside activations of 16 take two accesses: what the others have in one is worth more.
+int widest_bytes(const Buffer& buffer) { return buffer.is_constant ? 2 * kAccessBytes : kAccessBytes; }
+
 bool mentions(const Expr& e, const std::unordered_set<std::string>& symbols) {
   bool found = false;
   visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Symbol && symbols.count(x.name()) > 0; });
@@ -59,7 +62,8 @@ void CPrinter::with_lanes(const Expr& inner, const Expr& base, int width, const 
 
 std::optional<Expr> CPrinter::neighbour_base(int buffer, const Expr& index) const {
   if (!lanes_ || buffer >= static_cast<int>(kernel_.buffers.size())) return std::nullopt;
-  if (static_cast<int>(size_of(buffer_type(buffer))) * lanes_->width > kAccessBytes) return std::nullopt;
+  const int bytes = static_cast<int>(size_of(buffer_type(buffer))) * lanes_->width;
+  if (bytes > widest_bytes(kernel_.buffers[static_cast<size_t>(buffer)])) return std::nullopt;
   const std::string& inner = lanes_->inner.name();
   const auto coefficient = linear_coefficient(index, inner);
   if (!coefficient || !coefficient->is_const(1)) return std::nullopt;
@@ -268,8 +272,8 @@ int widest_vector(const Kernel& kernel, const Body& body, const Expr& inner, con
         return;
       }
       const Expr rest = substitute(index, {{inner.name(), Expr(0)}});
-      const DType type = kernel.buffers[static_cast<size_t>(buffer)].type;
-      fits &= static_cast<int>(size_of(type)) * width <= kAccessBytes && is_multiple(rest, width);
+      const Buffer& b = kernel.buffers[static_cast<size_t>(buffer)];
+      fits &= static_cast<int>(size_of(b.type)) * width <= widest_bytes(b) && is_multiple(rest, width);
       any = true;
     });
     if (fits && any) return width;
