@@ -172,6 +172,7 @@ class AttentionPrinter : public ProductPrinter {
  private:
   void print_plan();
   void print_score();
+  void print_starts();
 
   const Attend& attend_;
   AttentionDetails details_;

@@ -237,8 +237,9 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   if (s.kind == Schedule::Kind::Attention) {
     const Attend& t = *kernel.attend();
     launch.shared_bytes = attention_details(kernel, s).shared_bytes;
-    launch.grid[0] = simplify(ceil_div(total_of(t.m), Expr(s.tile.m)));
-    launch.grid[2] = simplify(min(total_of(t.batch), Expr(65535)));
+    const Expr tiles = ceil_div(total_of(t.m), Expr(s.tile.m)), batches = total_of(t.batch);
+    launch.grid[0] = simplify(s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles);
+    if (!s.tile.boxes) launch.grid[2] = simplify(min(batches, Expr(65535)));
     return launch;
   }
   if (s.kind == Schedule::Kind::Columns) {

@@ -1,0 +1,74 @@
+// Attention whose operands arrive as boxes (prelude/attention_boxes.cuh): which operands can, their tensor maps, and the keys
+// that a query can reach.
+#include "codegen/cuda/plan_cuda.h"
+#include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
+
+namespace ingot {
+
+namespace {
+
+/// A map of rows, and behind them of every place where a batch index may start: 16 bytes apart.
+BoxMap map_of(const Kernel& kernel, const OperandRows& x, DType element, int64_t rows) {
+  const auto size = static_cast<int64_t>(size_of(element));
+  const Expr count = product(kernel.buffers[static_cast<size_t>(x.buffer)].shape);
+  const Expr reach = (x.rows - 1) * x.row_stride + x.columns;
+  BoxMap map;
+  map.buffer = x.buffer;
+  map.type = element;
+  map.offset = Expr(0);
+  map.extents = {x.columns, x.rows, simplify(max(floor_div(count - reach, Expr(16 / size)), Expr(0)) + 1)};
+  map.strides = {simplify(x.row_stride * size), Expr(16)};
+  map.box = {128 / size, rows, 1};
+  return map;
+}
+
+}  // namespace
+
+std::optional<OperandRows> operand_rows(const Kernel& kernel, const Expr& value, const std::vector<Axis>& rows,
+                                        const std::vector<Axis>& columns, DType element) {
+  const auto access = raw_access(kernel, value, element);
+  if (!access || access->guard.valid()) return std::nullopt;
+  const auto along = common_stride(access->index, columns), across = common_stride(access->index, rows);
+  const bool single = total_of(columns).is_const(1);
+  if (!across || (!single && (!along || !along->is_const(1)))) return std::nullopt;
+  OperandRows x;
+  x.buffer = access->buffer;
+  x.start = index_without(index_without(access->index, rows), columns);
+  x.rows = total_of(rows);
+  x.columns = total_of(columns);
+  x.row_stride = *across;
+  const int64_t whole = 16 / static_cast<int64_t>(size_of(element));
+  if (!is_multiple(x.start, whole) || !is_multiple(x.row_stride, whole)) return std::nullopt;
+  if (x.row_stride.is_const(0)) x.row_stride = whole;
+  return x;
+}
+
+std::optional<AttentionRows> attention_rows(const Kernel& kernel, DType element) {
+  const Attend& t = *kernel.attend();
+  const auto q = operand_rows(kernel, t.q, t.m, t.k, element), key = operand_rows(kernel, t.key, t.n, t.k, element),
+             value = operand_rows(kernel, t.value, t.n, t.d, element);
+  if (!q || !key || !value) return std::nullopt;
+  return AttentionRows{*q, *key, *value};
+}
+
+std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& s) {
+  const DType element = element_of(s.unit);
+  const AttentionRows rows = *attention_rows(kernel, element);
+  return {map_of(kernel, rows.q, element, s.tile.m), map_of(kernel, rows.key, element, s.tile.n),
+          map_of(kernel, rows.value, element, s.tile.n)};
+}
+
+std::optional<double> scale_alone(const Expr& score, const Expr& dot) {
+  if (score.same(dot)) return 1.0;
+  if (score.op() != ExprOp::Mul) return std::nullopt;
+  for (size_t i = 0; i < 2; ++i) {
+    if (!score.arg(1 - i).is_const()) continue;
+    const auto rest = scale_alone(score.arg(i), dot);
+    const double scale = rest.value_or(0) * score.arg(1 - i).float_value();
+    if (scale > 1e-30 && scale < 1e30) return scale;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ingot
