@@ -148,6 +148,66 @@ Rewritten concat_of_more(GraphBuilder& b, const Node& n) {
   return b.add(*n.op, n.attrs, inputs);
 }
 
+/// Rows of matrices in another order, each as it was.
+bool moves_rows(const Node& n) {
+  const auto& perm = n.attrs.as<PermAttrs>().perm;
+  return perm.size() >= 3 && perm.back() + 1 == static_cast<int64_t>(perm.size());
+}
+/// The first dims of both shapes agree, and one dim of `merged` is what remains of `whole`.
+bool merges_tail(const Shape& whole, const Shape& merged) {
+  if (merged.size() < 2 || whole.size() < merged.size()) return false;
+  for (size_t d = 0; d + 1 < merged.size(); ++d)
+    if (!proves_equal(whole[d], merged[d])) return false;
+  return true;
+}
+/// Rows of Reshape(Transpose(x)), which merges the dims of a row: both reorderings are one.
+Rewritten transpose_of_merged(GraphBuilder& b, const Node& n) {
+  const Node* merge = producer_named(b.graph(), n.inputs[0], "Reshape");
+  if (!merge || !moves_rows(n) || !producer_named(b.graph(), merge->inputs[0], "Transpose")) return kNo;
+  const ValueId whole = merge->inputs[0];
+  if (!merges_tail(b.shape(whole), b.shape(n.inputs[0]))) return kNo;
+  std::vector<int64_t> perm = n.attrs.as<PermAttrs>().perm;
+  while (perm.size() < b.shape(whole).size()) perm.push_back(static_cast<int64_t>(perm.size()));
+  const ValueId moved = INGOT_TRY(build_transpose(b, whole, perm));
+  return b.add(op("Reshape"), ShapeAttrs{b.shape(n.outputs[0])}, {moved});
+}
+/// The rows of a product in another order are the product of rows in that order: worth it where those are reordered anyway, as
+/// between the heads of an attention and the projection behind them.
+Rewritten rows_of_product(GraphBuilder& b, const Node& n) {
+  const Graph& g = b.graph();
+  if (!moves_rows(n)) return kNo;
+  std::vector<Node> above;  // what is done to each row, last first: a bias, a cast; and the reshape of rows
+  ValueId v = n.inputs[0];
+  const Node* product = nullptr;
+  for (bool reshaped = false; !product;) {
+    const Node* p = g.producer(v);
+    if (!p || g.value(v).users.size() != 1 || g.is_output(v)) return kNo;
+    if (p->op->name == "MatMul") product = p;
+    const bool rows = p->op->name == "Reshape" && !reshaped && b.shape(v).size() > b.shape(p->inputs[0]).size() &&
+                      proves_equal(b.shape(v).back(), b.shape(p->inputs[0]).back());
+    const bool each = p->op->name == "Cast" || (p->op->name == "Add" && b.shape(p->inputs[1]).size() <= 1);
+    if (!product && !rows && !each) return kNo;
+    if (each) above.push_back(*p);
+    reshaped |= rows;
+    if (!product) v = p->inputs[0];
+  }
+  const ValueId left = product->inputs[0], right = product->inputs[1];
+  const Node* merge = producer_named(g, left, "Reshape");
+  if (b.shape(right).size() != 2 || !merge || !producer_named(g, merge->inputs[0], "Transpose")) return kNo;
+  Shape rows = b.shape(n.inputs[0]);
+  rows.back() = b.shape(left).back();
+  if (!merges_tail(b.shape(merge->inputs[0]), rows)) return kNo;
+  const ValueId apart = INGOT_TRY(b.add(op("Reshape"), ShapeAttrs{rows}, {left}));
+  const ValueId moved = INGOT_TRY(build_transpose(b, apart, n.attrs.as<PermAttrs>().perm));
+  ValueId result = INGOT_TRY(b.add(op("MatMul"), {moved, right}));
+  for (auto each = above.rbegin(); each != above.rend(); ++each) {
+    std::vector<ValueId> inputs = each->inputs;
+    inputs[0] = result;
+    result = INGOT_TRY(b.add(*each->op, each->attrs, inputs));
+  }
+  return result;
+}
+
 struct Rule {
   const char* name;
   const char* op;  // nullptr: any
@@ -158,6 +218,8 @@ constexpr Rule kRewrites[] = {
     {"reshape_of_reshape", "Reshape", reshape_of_reshape},
     {"identity_transpose", "Transpose", identity_transpose},
     {"transpose_of_transpose", "Transpose", transpose_of_transpose},
+    {"transpose_of_merged", "Transpose", transpose_of_merged},
+    {"rows_of_product", "Transpose", rows_of_product},
     {"cast_to_itself", "Cast", cast_to_itself},
     {"cast_there_and_back", "Cast", cast_there_and_back},
     {"widen_arithmetic", "Cast", widen_arithmetic},

@@ -46,8 +46,12 @@ double estimated_cycles(const AttentionProblem& p, const TargetTraits& target, c
   const double together = static_cast<double>(t.groups()) * blocks, elements = 64.0 * t.n;
   const double multiply = elements * (p.head + p.columns) / 1800, weigh = elements * (1.0 / 16 + p.work / 128);
   const double step = std::max({together * multiply, together * weigh, multiply + weigh + 400});
-  const double tiles = std::ceil(p.m / t.m) * p.batch, rounds = std::ceil(tiles / (target.parallel_units * blocks));
-  return rounds * (std::ceil(p.n / t.n) * step + 800 + 64 * p.columns / 8) + 3000;
+  const double rows = std::ceil(p.m / t.m), steps = std::ceil(p.n / t.n);
+  const double rounds = std::ceil(rows * p.batch / (target.parallel_units * blocks));
+  // TMA fills what is outside with zeros, a row at a time; and what a tile reads and writes passes at 19 bytes a cycle and SM.
+  const double outside = (t.m - p.m / rows) + 2 * (steps * t.n - p.n);
+  const double bytes = 2 * (p.m * (p.head + p.columns) + p.n * (p.head + p.columns)) / rows;
+  return rounds * std::max(steps * step + 1500 + 8 * outside, bytes * blocks / 19) + 3000;
 }
 
 /// Registers of a thread: logits, weights and results, and what the rest takes (measured: where ptxas begins to spill).

@@ -89,8 +89,9 @@ void lower_contraction(GroupValues& values, Kernel& k) {
   Index out = form.out;
   for (Expr& i : out) i = simplify(i);
   c.epilogue = epilogue_of(values, n.outputs[0], out, c.acc);
-  orient(c);
   k.body.push_back({std::move(c)});
+  split_divided_axes(k);
+  orient(std::get<Contract>(k.body[0].node));
 }
 
 /// A Reduce statement for node n at output index `out`, binding its (unfinished) result to `name`.
@@ -248,7 +249,6 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
     case GroupKind::Contraction: lower_contraction(values, k); break;
     case GroupKind::Attention: lower_attention(values, k); break;
   }
-  split_divided_axes(k);
   collapse_axes(k);
   k.dims = free_dims(k);
   return k;
