@@ -66,6 +66,10 @@ Rewritten widen_arithmetic(GraphBuilder& b, const Node& n) {
   return b.add(*wide.op, wide.attrs, {x, INGOT_TRY(build_cast(b, wide.inputs[1], DType::F32))});
 }
 Rewritten expand_to_itself(GraphBuilder& b, const Node& n) { return same_shape_reshape(b, n); }
+Rewritten expand_of_expand(GraphBuilder& b, const Node& n) {
+  const Node* p = producer_named(b.graph(), n.inputs[0], "Expand");
+  return p ? b.add(op("Expand"), ShapeAttrs{b.shape(n.outputs[0])}, {p->inputs[0]}) : Rewritten(kNo);
+}
 Rewritten whole_slice(GraphBuilder& b, const Node& n) {
   const auto& a = n.attrs.as<SliceAttrs>();
   for (size_t d = 0; d < a.starts.size(); ++d)
@@ -87,6 +91,13 @@ Rewritten add_zero(GraphBuilder& b, const Node& n) {
 }
 Rewritten mul_one(GraphBuilder& b, const Node& n) { return neutral_operand(b, n, 1, true); }
 Rewritten div_one(GraphBuilder& b, const Node& n) { return neutral_operand(b, n, 1, false); }
+/// Where(true, x, y) -> x.
+Rewritten where_known(GraphBuilder& b, const Node& n) {
+  const Content c = b.content(n.inputs[0]);
+  if (!c || c->size() != 1 || !(*c)[0].is_const()) return kNo;
+  const ValueId taken = n.inputs[(*c)[0].int_value() ? 1 : 2];
+  return same_shape(b.shape(taken), b.shape(n.outputs[0])) ? taken : kNo;
+}
 /// Consumers read an Expand through broadcasting when they broadcast anyway.
 Rewritten expand_into_pointwise(GraphBuilder& b, const Node& n) {
   if (!n.op->lowers_as<Pointwise>() || n.inputs.size() < 2) return kNo;
@@ -224,10 +235,12 @@ constexpr Rule kRewrites[] = {
     {"cast_there_and_back", "Cast", cast_there_and_back},
     {"widen_arithmetic", "Cast", widen_arithmetic},
     {"expand_to_itself", "Expand", expand_to_itself},
+    {"expand_of_expand", "Expand", expand_of_expand},
     {"whole_slice", "Slice", whole_slice},
     {"add_zero", "Add", add_zero},
     {"mul_one", "Mul", mul_one},
     {"div_one", "Div", div_one},
+    {"where_known", "Where", where_known},
     {"empty_pad", "Pad", empty_pad},
     {"concat_of_halves", "Concat", concat_of_halves},
     {"concat_of_more", "Concat", concat_of_more},

@@ -93,18 +93,32 @@ void AttentionPrinter::print_plan() {
                         d.key.raw, d.value.raw, attend_.nan_is_zero));
 }
 
+void AttentionPrinter::print_reach(FunctorPrinter& f) {
+  const Expr reach = reach_of(attend_);
+  FunctorPrinter one(kernel_, schedule_, expr_.i32());
+  {
+    auto call = one.writer().block(fmt::format("INGOT_DEV {0} reach({0} batch, {0} m, {0} n_end) const", expr_.index_type()));
+    if (reach.valid()) {
+      one.bind_args();
+      one.split(attend_.batch, "batch", as_body(reach));
+      one.split(attend_.m, "m", as_body(reach));
+    }
+    one.writer().line(fmt::format("return {};", reach.valid() ? one.value(reach) : "n_end"));
+  }
+  f.writer().splice(one.text());
+}
+
 void AttentionPrinter::print_score() {
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   {
     auto type = f.writer().type_block("struct Score");
     f.writer().line("Args args;");
-    const auto scale = scale_alone(attend_.score, attend_.dot);
+    const auto [scale, score] = split_scale(attend_.score, attend_.dot);
     bool loads = false;
     visit(attend_.score, [&](const Expr& e) { loads |= e.op() == ExprOp::Load; });
-    f.writer().line(fmt::format("static constexpr float kScale = (float){:.9e};", scale.value_or(1.0)));
+    f.writer().line(fmt::format("static constexpr float kScale = (float){:.9e};", scale));
     f.writer().line(fmt::format("static constexpr bool kLoads = {};", loads));
-    f.writer().line(fmt::format("INGOT_DEV {0} reach({0}, {0}, {0} n_end) const {{ return n_end; }}", expr_.index_type()));
-    const Expr score = scale ? attend_.dot : attend_.score;
+    print_reach(f);
     auto call = f.writer().block(
         fmt::format("INGOT_DEV float operator()({0} batch, {0} m, {0} n, float dot) const", expr_.index_type()));
     f.bind_args();

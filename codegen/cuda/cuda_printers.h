@@ -173,6 +173,7 @@ class AttentionPrinter : public ProductPrinter {
   void print_plan();
   void print_score();
   void print_starts();
+  void print_reach(FunctorPrinter& f);
 
   const Attend& attend_;
   AttentionDetails details_;

@@ -84,8 +84,18 @@ struct AttentionRows {
 };
 std::optional<AttentionRows> attention_rows(const Kernel& kernel, DType element);
 std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& schedule);
+/// Over the batch axes and the row: keys from there on have weights of zero in rows up to this one; invalid when that is not
+/// known. A mask that is finite counts where the logits of 16-bit queries and keys cannot reach it and the first key is not
+/// masked.
+Expr reach_of(const Attend& attend);
 /// c, where the logit is c * dot for a positive number c.
 std::optional<double> scale_alone(const Expr& score, const Expr& dot);
+/// The same logit as scale * logit, with scale > 0: masks of -inf stay what they are.
+struct ScaledLogit {
+  double scale = 1;
+  Expr logit;
+};
+ScaledLogit split_scale(const Expr& score, const Expr& dot);
 Schedule plan_attention(const Kernel& kernel, const TargetTraits& target);
 AttentionDetails attention_details(const Kernel& kernel, const Schedule& schedule);
 /// The two products of an attention: queries by keys, and weights by values (whose `a` is not set).

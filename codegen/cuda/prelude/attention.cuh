@@ -5,7 +5,8 @@
 // A kernel brings functors and a Plan:
 //   PrologueQ   elements (m, k); PrologueK: elements (n, k), as in contraction_mma.cuh, contiguous along k
 //   PrologueV   elements (n, d), contiguous along d: its rows are the keys
-//   Score       s(b, m, n, dot): the logit, but for the factor Score::kScale > 0; kLoads: it reads memory
+//   Score       s(b, m, n, dot): the logit, but for the factor Score::kScale > 0; kLoads: it reads memory; and
+//               reach(b, m, n_end): keys from there on have weights of zero in rows up to m
 //   Epilogue    e(b, m, d, acc): called for e_vector neighbouring results along d
 //   Plan        element, index, tile_m (16 rows for each warp), tile_n (keys of a step), head (columns of q and key),
 //               tile_d (columns of value), both rounded up to 16, threads, q_vector, q_raw, ..., v_raw, e_vector,
@@ -137,10 +138,12 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     cp_async_commit();
     Tile tile;
     tile.clear();
+    const Index reach = score.reach(batch, (m0 + Plan::tile_m < m_end ? m0 + Plan::tile_m : m_end) - 1, n_end);
+    const Index n_stop = reach < n_end ? reach : n_end;
 #pragma unroll 1
-    for (Index step = 0; step * Plan::tile_n < n_end; ++step) {
+    for (Index step = 0; step * Plan::tile_n < n_stop; ++step) {
       const Index n0 = step * Plan::tile_n;
-      const bool more = n0 + Plan::tile_n < n_end;
+      const bool more = n0 + Plan::tile_n < n_stop;
       const int now = (int)(step % 2), next = 1 - now;
       cp_async_wait<1>();
       cta_sync();  // these keys are there, and everybody has left the ones before

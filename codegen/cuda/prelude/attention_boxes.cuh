@@ -7,7 +7,7 @@
 // A kernel brings functors and a Plan:
 //   Starts      q(b), key(b), value(b): where the rows of a batch index start, in units of 16 bytes; row, column and start are
 //               the coordinates of a box
-//   Score       as in attention.cuh, and reach(b, m, n_end): keys from there on have a logit of -inf in rows up to m
+//   Score       as in attention.cuh
 //   Epilogue    as in contraction_boxes.cuh, n being the columns d
 //   Plan        element, index, groups (warpgroups that multiply), tile_m (64 queries for each), tile_n (keys of a step, of 16),
 //               head (columns of q and key), tile_d (columns of value), both rounded up to 16, stages, q_stages, threads, chunk,
