@@ -61,9 +61,14 @@ Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& tar
 }  // namespace
 
 Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
-  const Kernel folded = unroll_windows(fold_batch(kernel));
+  Kernel folded = fold_batch(kernel);
+  std::vector<Schedule> schedules = plan_window(folded, target);
+  if (schedules.empty()) {
+    folded = unroll_windows(folded);
+    schedules = plan_cuda(folded, target);
+  }
   std::vector<EmittedKernel> forms;
-  for (const Schedule& s : plan_cuda(folded, target)) forms.push_back(INGOT_TRY(emit_planned(folded, target, s)));
+  for (const Schedule& s : schedules) forms.push_back(INGOT_TRY(emit_planned(folded, target, s)));
   return forms;
 }
 

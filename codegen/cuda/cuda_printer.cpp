@@ -47,7 +47,7 @@ std::string CudaPrinter::signature() const {
   for (int i = 0; i < (schedule_.tile.boxes ? kernel_.attend() ? 3 : 2 : 0); ++i)
     list += fmt::format(", const __grid_constant__ TensorMap map_{}", i);
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
-  const bool counted = schedule_.kind == Schedule::Kind::Tiles || schedule_.tile.boxes;
+  const bool counted = schedule_.kind == Schedule::Kind::Tiles || schedule_.kind == Schedule::Kind::Window || schedule_.tile.boxes;
   const std::string residents =
       counted ? fmt::format(", {}", blocks_per_sm_) : std::string();
   const std::string cluster =
@@ -144,6 +144,11 @@ Result<std::string> print_cuda(const Kernel& kernel, const Schedule& schedule) {
   if (schedule.kind == Schedule::Kind::Rows) {
     const RowShared shared = INGOT_TRY(row_shared(kernel, schedule));
     RowsPrinter printer(kernel, schedule, i32, shared);
+    printer.print();
+    return printer.finish();
+  }
+  if (schedule.kind == Schedule::Kind::Window) {
+    WindowPrinter printer(kernel, schedule, i32);
     printer.print();
     return printer.finish();
   }

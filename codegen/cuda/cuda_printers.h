@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_printer.h"
+#include "codegen/cuda/window_form.h"
 #include "codegen/text/c_printer.h"
 
 namespace ingot {
@@ -153,6 +154,7 @@ class ProductPrinter : public CudaPrinter {
   void print_args();
   /// Opens the entry point: shared memory, and `args`.
   void open_entry();
+  void bind_args_of_entry();
   /// "const int m_end = ...;"
   void print_extent(const std::vector<Axis>& axes, const char* name);
   /// The functor of an operand for tensor cores (cuda_mma.cpp); `contract` says which axes are k and batch.
@@ -177,6 +179,22 @@ class AttentionPrinter : public ProductPrinter {
 
   const Attend& attend_;
   AttentionDetails details_;
+};
+
+/// Windows: the functors, the plan and the entry point around prelude/window.cuh.
+class WindowPrinter : public ProductPrinter {
+ public:
+  WindowPrinter(const Kernel& kernel, const Schedule& schedule, bool i32);
+  void print();
+
+ private:
+  void print_plan();
+  void print_window();
+  void print_load(FunctorPrinter& f, const char* head, const Expr& load, const std::vector<std::pair<Expr, const char*>>& indices);
+  void print_inside(FunctorPrinter& f, const char* name, const WindowSide& side, const char* at);
+  void print_epilogue();
+
+  WindowForm form_;
 };
 
 /// Tiles: the functors, the plan and the entry point around a main loop of the prelude.

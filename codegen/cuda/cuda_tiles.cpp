@@ -139,6 +139,10 @@ void ProductPrinter::open_entry() {
   out_.splice(signature() + " {");
   out_.open_silently();
   out_.line("INGOT_DYN_SHARED(shared);");
+  bind_args_of_entry();
+}
+
+void ProductPrinter::bind_args_of_entry() {
   std::string members;
   for (const Buffer& b : kernel_.buffers) members += (members.empty() ? "" : ", ") + identifier_of(b.name);
   for (const Expr& d : kernel_.dims) {

@@ -227,12 +227,26 @@ Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule) {
   return shared;
 }
 
+/// The grid, or nothing where another form is for so many results.
+static Expr in_form(const Expr& grid, const Schedule& s, const Expr& results) {
+  Expr g = grid;
+  if (s.from) g = select(le(Expr(s.from), results), g, Expr(0));
+  if (s.below) g = select(lt(results, Expr(s.below)), g, Expr(0));
+  return simplify(g);
+}
+
 Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   CudaLaunch launch;
   launch.threads = s.threads;
   if (s.kind == Schedule::Kind::Points) {
     launch.grid[0] =
         simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.threads} * s.vector * s.points_per_thread)));
+    return launch;
+  }
+  if (s.kind == Schedule::Kind::Window) {
+    const Expr results = total_of(kernel.domain);
+    const int64_t of_thread = int64_t{s.vector} * s.tile.m * s.tile.n;
+    launch.grid[0] = in_form(ceil_div(results, Expr(of_thread * s.threads)), s, results);
     return launch;
   }
   if (s.kind == Schedule::Kind::Attention) {
@@ -263,9 +277,7 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
     const Expr tiles = ceil_div(m, Expr(s.tile.m)) * ceil_div(n, Expr(s.tile.n));
     launch.grid[0] = s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles * s.cluster_k;
     if (s.tile.boxes) launch.grid[2] = 1;
-    if (s.from) launch.grid[0] = select(le(Expr(s.from), m * n * batches), launch.grid[0], Expr(0));
-    if (s.below) launch.grid[0] = select(lt(m * n * batches, Expr(s.below)), launch.grid[0], Expr(0));
-    launch.grid[0] = simplify(launch.grid[0]);
+    launch.grid[0] = in_form(launch.grid[0], s, m * n * batches);
     return launch;
   }
   if (!d.skinny) {

@@ -76,6 +76,12 @@ std::string to_string(const Schedule& s) {
     case Schedule::Kind::Columns:
       return fmt::format("columns threads={} vector={} points_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
+    case Schedule::Kind::Window: {
+      std::string text = fmt::format("window {} channels, {} rows and {} columns a thread, threads={}", s.vector, s.tile.m, s.tile.n, s.threads);
+      if (s.from) text += fmt::format(" from {} results on", s.from);
+      if (s.below) text += fmt::format(" below {} results", s.below);
+      return text;
+    }
     case Schedule::Kind::Attention:
       return fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit), s.tile.m, s.tile.n, s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads);
     case Schedule::Kind::Tiles:

@@ -277,6 +277,20 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
         {"a warpgroup without queries gives nothing back", kAttentionBoxes, "pass(steps);", "", "deadlock"}, &schedule);
 }
 
+TEST_CASE("faults in sliding windows", "[emulated]") {
+  constexpr const char* kWindow = "prelude/window.cuh";
+  const Sample sample = depthwise(1, 14, 14, 24, 5, 2, DType::F16);
+  const Fault faults[] = {
+      {"columns outside the image are read", kWindow, "if (row && window.inside_x(x + i))", "if (row)", "wrong"},
+      {"rows outside the image are read", kWindow, "if (row && window.inside_x(x + i))", "if (window.inside_x(x + i))",
+       "global-out-of-bounds"},
+      {"threads behind the last have results", kWindow, "if (outer >= outers) return;", "", "global-out-of-bounds"},
+      {"the wrong tap", kWindow, "weight[ty * Plan::taps_x + tx][v]", "weight[tx * Plan::taps_x + ty][v]", "wrong"},
+      {"the row before is used again", kWindow, "now = next;", "if (r % 3 != 1) now = next;", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault);
+}
+
 TEST_CASE("faults in thin products", "[emulated]") {
   plant(matmul(3, 5, 100, 72, false, false, DType::F32, true),
         {"partial sums are read too early", kSkinny, "    cta_sync();\n    for (int i = threadIdx.x",

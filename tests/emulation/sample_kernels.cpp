@@ -448,6 +448,8 @@ std::vector<Sample> all_samples() {
           max_pool(1, 8, 8, 6, true),
           depthwise(2, 16, 16, 64, 3, 1, DType::F16),
           depthwise(1, 28, 28, 32, 5, 2, DType::F32),
+          depthwise(3, 14, 14, 24, 7, 1, DType::F16),
+          depthwise(2, 12, 9, 20, 3, 2, DType::BF16),
           depthwise(1, 14, 14, 96, 7, 1, DType::F16),
           matmul(1, 70, 66, 37, false, false, DType::F32),
           matmul(2, 33, 72, 64, true, true, DType::F32),

@@ -1,0 +1,116 @@
+// Plans of sliding windows: the channels of a thread, and the rows and columns of outputs that it computes. More of them share
+// what is loaded; fewer leave more threads.
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/cuda/plan_cuda.h"
+#include "codegen/cuda/window_form.h"
+#include "codegen/text/c_printer.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int64_t kFew = 1, kMany = 64;                 // of a dimension that only a call knows
+constexpr int kManyTaps = 16, kRegisters = 240;
+constexpr int64_t kMostSums = 2800;                    // of a thread: all are unrolled, and ptxas takes its time
+constexpr double kLoad = 6;                             // instructions that an access takes the time of
+constexpr int kSides[] = {1, 2, 3, 4, 5, 7, 8};
+
+int64_t rows_read(const WindowSide& s, int outputs) { return (outputs - 1) * s.step + s.taps; }
+
+/// Registers of a thread: sums, weights as they are stored, two rows of input, and what the rest takes.
+int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns) {
+  const auto size = [&](const Expr& load) {
+    return static_cast<int>(size_of(kernel.buffers[static_cast<size_t>(load.buffer())].type));
+  };
+  const int words = std::max(vector * size(w.input) / 4, 1);
+  const int weights = w.weight.valid() ? static_cast<int>(w.y.taps * w.x.taps) * std::max(vector * size(w.weight) / 4, 1) : 0;
+  const int across = static_cast<int>(rows_read(w.x, columns)), taps = static_cast<int>(w.y.taps * w.x.taps);
+  const int converted = taps >= kManyTaps ? (across + static_cast<int>(w.x.taps)) * vector : 0;  // ptxas keeps them
+  return rows * columns * vector + weights + 2 * across * words + converted + 36;
+}
+
+/// Cycles of the busiest SM.
+double cycles_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, const Schedule& s, int64_t outer) {
+  const int vector = s.vector, rows = s.tile.m, columns = s.tile.n;
+  const double taps = static_cast<double>(w.y.taps * w.x.taps), results = rows * columns;
+  const double down = static_cast<double>(rows_read(w.y, rows)), across = static_cast<double>(rows_read(w.x, columns));
+  double work = 0;
+  for (const Stmt& e : w.epilogue) {
+    if (auto* l = e.as<Let>()) work += static_cast<double>(count_flops(l->value));
+    if (auto* st = e.as<Store>()) work += static_cast<double>(count_flops(st->value));
+  }
+  const double convert = w.weight.valid() ? rows * taps * vector / 2 : 0;
+  const double weights = w.weight.valid() ? taps * kLoad : 0;
+  const double instructions = taps * results * vector + down * across * (vector + kLoad) + convert + weights + results * (vector * (work + 1) + kLoad) + 60;
+  const double channels = static_cast<double>(*w.channels.extent.as_int());
+  const double threads = static_cast<double>(outer * w.y.outputs * w.x.outputs) / results * (channels / vector);
+  const double warps = std::ceil(threads / kThreads) * (kThreads / 32.0) / target.parallel_units;
+  const double resident = std::max(1.0, std::floor(65536.0 / (registers(kernel, w, vector, rows, columns) * kThreads))) * 4;
+  const double rounds = std::max(1.0, std::ceil(warps / resident));
+  // Warps of an SM take turns at its four schedulers; one alone waits for its own results, and for each row.
+  const double busy = warps * instructions / 3.0, alone = rounds * (instructions * 1.5 + 700 + 60 * down);
+  return std::max(busy, alone);
+}
+
+int64_t outer_at(const WindowForm& w, int64_t dim) {
+  int64_t n = 1;
+  for (const Axis& a : w.outer) n *= a.extent.as_int().value_or(std::clamp<int64_t>(dim, 1, std::max<int64_t>(estimate(a.extent, dim), 1)));
+  return n;
+}
+
+Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, int64_t outer, int widest) {
+  Schedule best;
+  best.vector = 0;
+  double least = 0;
+  for (int vector = 2; vector <= widest; vector *= 2) {
+    for (int rows : kSides) {
+      for (int columns : kSides) {
+        if (w.y.outputs % rows != 0 || w.x.outputs % columns != 0) continue;
+        if (registers(kernel, w, vector, rows, columns) > kRegisters) continue;
+        if (w.y.taps * w.x.taps * rows * columns * vector > kMostSums) continue;
+        Schedule s;
+        s.kind = Schedule::Kind::Window;
+        s.threads = kThreads;
+        s.vector = vector;
+        s.tile.m = rows;
+        s.tile.n = columns;
+        const double cycles = cycles_of(kernel, w, target, s, outer);
+        if (best.vector != 0 && cycles >= least) continue;
+        best = s;
+        least = cycles;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+int window_blocks(const Kernel& kernel, const Schedule& s) {
+  const int used = registers(kernel, *window_form(kernel), s.vector, s.tile.m, s.tile.n);
+  return std::clamp(65536 / (used * s.threads), 1, 8);
+}
+
+std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& target) {
+  const auto w = window_form(kernel);
+  if (!w || !w->channels.extent.as_int()) return {};
+  const int widest = widest_vector(kernel, kernel.body, w->channels.var, w->channels.extent, 4);
+  if (widest < 2) return {};
+  const Schedule few = best_of(kernel, *w, target, outer_at(*w, kFew), widest), many = best_of(kernel, *w, target, outer_at(*w, kMany), widest);
+  const bool known = std::all_of(w->outer.begin(), w->outer.end(), [](const Axis& a) { return a.extent.as_int().has_value(); });
+  const bool same = few.vector == many.vector && few.tile.m == many.tile.m && few.tile.n == many.tile.n;
+  if (known || same) return {many};
+  const int64_t image = w->y.outputs * w->x.outputs * *w->channels.extent.as_int();
+  for (int64_t dim = kFew; dim <= kMany; ++dim) {
+    const int64_t outer = outer_at(*w, dim);
+    if (dim < kMany && cycles_of(kernel, *w, target, many, outer) >= cycles_of(kernel, *w, target, few, outer)) continue;
+    std::vector<Schedule> forms{few, many};
+    forms[0].below = forms[1].from = outer * image;
+    return forms;
+  }
+  return {many};
+}
+
+}  // namespace ingot

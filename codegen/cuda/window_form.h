@@ -1,0 +1,33 @@
+// Sliding windows over the rows and columns of an image with channels last: depthwise convolutions and pools, as
+// prelude/window.cuh takes them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "codegen/kernel/kernel.h"
+
+namespace ingot {
+
+/// One direction: output o reads places o * step ... o * step + taps - 1.
+struct WindowSide {
+  std::optional<Axis> out;        // the outputs; none: there is one
+  int64_t outputs = 1, taps = 1, step = 1;
+  Expr tap, place;                // the reduction's index, and the symbol that input and guard are written over
+  std::vector<Expr> inside;       // conditions on the place; where one fails, the element is `fill`
+};
+
+/// acc = combine over the taps of input * weight; then the epilogue.
+struct WindowForm {
+  Reduce reduce;
+  std::vector<Axis> outer;        // all but rows, columns and channels
+  Axis channels;
+  WindowSide y, x;
+  Expr input, weight;             // loads; weight: may be invalid
+  double fill = 0;
+  Body epilogue;                  // over the kernel's indices and the reduction's result
+};
+/// Nothing where the kernel is something else, or where a window is dilated or moves by other than whole places.
+std::optional<WindowForm> window_form(const Kernel& kernel);
+
+}  // namespace ingot
