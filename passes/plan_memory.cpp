@@ -158,8 +158,10 @@ std::vector<ShapeRequirement> shape_requirements(const Graph& graph) {
           if (!out[d].same(joined)) need.equal(view->inputs[i].shape[d], out[d], n, "dimensions");
     }
   }
+  need.list_.insert(need.list_.end(), graph.requirements.begin(), graph.requirements.end());
   for (const DerivedSymbol& d : graph.derived_symbols)
-    need.list_.push_back({le(0, d.symbol), fmt::format("the size {} must not be negative", to_string(d.definition))});
+    if (d.symbol.low() >= 0 && bounds_of(d.definition).low < 0)
+      need.list_.push_back({le(0, d.symbol), fmt::format("the size {} must not be negative", to_string(d.definition))});
   return need.list_;
 }
 

@@ -211,6 +211,12 @@ class PartBuilder {
       if (used_.count(d.symbol.name())) graph.derived_symbols.push_back(d);
     for (const ValueSymbol& s : from_.value_symbols)
       if (used_.count(s.symbol.name())) graph.value_symbols.push_back({s.symbol, map_.at(s.value), s.element});
+    for (const ShapeRequirement& r : from_.requirements) {
+      Symbols asks;
+      collect(r.condition, asks);
+      if (std::all_of(asks.begin(), asks.end(), [&](const auto& s) { return used_.count(s.first) != 0; }))
+        graph.requirements.push_back(r);
+    }
     Symbols all;
     for (ValueId v : graph.inputs) collect(graph.value(v).type.shape, all);
     for (const auto& [name, e] : all)

@@ -50,7 +50,7 @@ Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inp
   for (const ValueSymbol& s : g.value_symbols) {
     const auto at = static_cast<size_t>(std::find(g.inputs.begin(), g.inputs.end(), s.value) - g.inputs.begin());
     if (at == g.inputs.size()) return unsupported("sizes that follow from computed values");
-    symbols[s.symbol.name()] = inputs[at].int_at(s.element);
+    symbols[s.symbol.name()] = inputs[at].bits_at(s.element);
   }
   for (const DerivedSymbol& d : g.derived_symbols) {
     const auto value = evaluate_int(d.definition, symbols);

@@ -6,7 +6,7 @@
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/layout_ops.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/open_axes.h"
 
 namespace ingot {
 namespace {
@@ -109,7 +109,8 @@ Result<Values> import_flatten(ImportContext& c) {
   return one(build_reshape(c.builder, c.in(0), {rows, element_count(Shape(in.begin() + axis, in.end()))}));
 }
 Result<Values> import_squeeze(ImportContext& c) {
-  const Shape& in = c.type(0).shape;
+  const Shape in = c.type(0).shape;
+  if (const auto open = INGOT_TRY(open_axes(c, 1, in.size()))) return one(build_reshape(c.builder, c.in(0), kept_dims(c.builder, *open, in)));
   std::vector<int64_t> ones;
   for (size_t i = 0; i < in.size(); ++i)
     if (in[i].is_const(1)) ones.push_back(static_cast<int64_t>(i));
@@ -124,6 +125,11 @@ Result<Values> import_squeeze(ImportContext& c) {
   return one(build_reshape(c.builder, c.in(0), out));
 }
 Result<Values> import_unsqueeze(ImportContext& c) {
+  if (c.has(1)) {
+    const size_t added = INGOT_TRY(c.content(1)).size();
+    if (const auto open = INGOT_TRY(open_axes(c, 1, c.rank(0) + added)))
+      return one(build_reshape(c.builder, c.in(0), spread_dims(c.builder, *open, c.type(0).shape)));
+  }
   const auto raw = c.has(1) ? INGOT_TRY(c.ints(1)) : INGOT_TRY(c.node.ints_or("axes", {}));
   const size_t rank = c.rank(0) + raw.size();
   Shape out(rank);
@@ -202,6 +208,16 @@ void set_slice(SliceAttrs& a, size_t d, const Expr& start, const Expr& end, cons
   a.starts[d] = simplify(select(forward, up.start, down.start));
   a.sizes[d] = simplify(select(forward, up.length, down.length));
 }
+/// Every dimension is cut, by the entries that name it or not at all.
+SliceAttrs open_slice(GraphBuilder& b, const Shape& in, const OpenAxes& axes, const std::vector<Expr>& starts, const std::vector<Expr>& ends,
+                      const std::vector<Expr>& steps) {
+  SliceAttrs a = whole(in);
+  for (size_t d = 0; d < in.size(); ++d) {
+    set_slice(a, d, entry_of(axes, starts, d, 0), entry_of(axes, ends, d, in[d]), entry_of(axes, steps, d, 1), in[d]);
+    for (Expr* e : {&a.starts[d], &a.steps[d], &a.sizes[d]}) *e = b.named(*e);
+  }
+  return a;
+}
 Result<Values> import_slice(ImportContext& c) {
   const bool as_inputs = c.has(1);
   auto list = [&](size_t i, const char* name) -> Result<std::vector<Expr>> {
@@ -213,17 +229,22 @@ Result<Values> import_slice(ImportContext& c) {
     return out;
   };
   const auto starts = INGOT_TRY(list(1, "starts")), ends = INGOT_TRY(list(2, "ends"));
-  std::vector<int64_t> all(starts.size());
-  std::iota(all.begin(), all.end(), 0);
-  const auto axes = as_inputs && !c.has(3) ? all : INGOT_TRY(c.axes(3, c.rank(0), all));
   const auto steps = c.has(4) ? INGOT_TRY(c.content(4)) : std::vector<Expr>(starts.size(), 1);
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+  for (const Expr& s : steps)
+    if (s.is_const(0)) return invalid("step 0");
+  const Shape in = c.type(0).shape;
+  const auto open = INGOT_TRY(open_axes(c, 3, in.size()));
+  std::vector<int64_t> axes(starts.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (!open && (c.has(3) || !as_inputs)) axes = INGOT_TRY(c.axes(3, in.size(), axes));
+  const size_t count = open ? open->count() : axes.size();
+  if (ends.size() != starts.size() || count != starts.size() || steps.size() != starts.size() || count > in.size())
     return invalid("starts, ends, axes and steps differ in length");
-  SliceAttrs a = whole(c.type(0).shape);
+  if (open) return one(c.builder.add(op("Slice"), open_slice(c.builder, in, *open, starts, ends, steps), {c.in(0)}));
+  SliceAttrs a = whole(in);
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto d = static_cast<size_t>(axes[i]);
-    if (steps[i].is_const(0)) return invalid("step 0");
-    set_slice(a, d, starts[i], ends[i], steps[i], c.type(0).shape[d]);
+    set_slice(a, d, starts[i], ends[i], steps[i], in[d]);
   }
   return one(c.builder.add(op("Slice"), a, {c.in(0)}));
 }
@@ -331,15 +352,22 @@ Result<Values> import_pad(ImportContext& c) {
   if (c.has(1)) pads = INGOT_TRY(c.content(1));
   else for (int64_t p : INGOT_TRY(c.node.ints_or("pads", {}))) pads.emplace_back(p);
   const size_t rank = c.rank(0);
+  const auto open = INGOT_TRY(open_axes(c, 3, rank));
   std::vector<int64_t> axes(rank);
   std::iota(axes.begin(), axes.end(), 0);
-  if (c.has(3)) axes = INGOT_TRY(c.axes(3, rank, axes));
-  if (pads.size() != 2 * axes.size()) return invalid(fmt::format("{} pads for {} axes", pads.size(), axes.size()));
+  if (!open && c.has(3)) axes = INGOT_TRY(c.axes(3, rank, axes));
+  const size_t count = open ? open->count() : axes.size();
+  if (pads.size() != 2 * count) return invalid(fmt::format("{} pads for {} axes", pads.size(), count));
+  const std::vector<Expr> begins(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(count)), ends(pads.begin() + static_cast<std::ptrdiff_t>(count), pads.end());
   a.begins.assign(rank, 0);
   a.ends.assign(rank, 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    a.begins[static_cast<size_t>(axes[i])] = pads[i];
-    a.ends[static_cast<size_t>(axes[i])] = pads[i + axes.size()];
+  for (size_t d = 0; open && d < rank; ++d) {
+    a.begins[d] = c.builder.named(entry_of(*open, begins, d, 0));
+    a.ends[d] = c.builder.named(entry_of(*open, ends, d, 0));
+  }
+  for (size_t i = 0; !open && i < axes.size(); ++i) {
+    a.begins[static_cast<size_t>(axes[i])] = begins[i];
+    a.ends[static_cast<size_t>(axes[i])] = ends[i];
   }
   Values in{c.in(0)};
   if (c.has(2)) in.push_back(c.in(2));

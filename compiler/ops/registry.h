@@ -53,6 +53,7 @@ std::span<const OpDef> linear_attention_ops();
 std::span<const OpDef> contrib_ops();
 std::span<const OpDef> control_ops();
 std::span<const OpDef> selection_ops();
+std::span<const OpDef> open_axes_ops();
 std::span<const OpDef> internal_ops();
 
 }  // namespace ingot
