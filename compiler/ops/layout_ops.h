@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/attrs.h"
+#include "compiler/ir/builder.h"
 
 namespace ingot {
 
@@ -13,6 +13,9 @@ struct PadAttrs {
   std::string mode = "constant";
   INGOT_FIELDS(begins, ends, mode)
 };
+
+/// x with so many zeros before and after each axis; negative numbers cut.
+Result<ValueId> build_pad(GraphBuilder& b, ValueId x, std::vector<Expr> begins, std::vector<Expr> ends);
 
 /// Unfold, [N,H,W,C] -> [N, taps*C, H, count]: element (n, q, h, o) is the input's (n, h, o*stride + q/C, q%C), so that the
 /// pixels of a window of `taps` columns are its channels. W is at least (count - 1)*stride + taps.

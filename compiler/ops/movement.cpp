@@ -484,6 +484,12 @@ Result<ValueId> build_concat(GraphBuilder& b, std::vector<ValueId> parts, size_t
   return b.add(op("Concat"), AxisAttrs{static_cast<int64_t>(axis)}, std::move(parts));
 }
 
+Result<ValueId> build_pad(GraphBuilder& b, ValueId x, std::vector<Expr> begins, std::vector<Expr> ends) {
+  for (auto* list : {&begins, &ends})
+    for (Expr& e : *list) e = b.named(e);
+  return b.add(op("Pad"), PadAttrs{std::move(begins), std::move(ends)}, {x});
+}
+
 std::span<const OpDef> movement_ops() { return kMovement; }
 
 }  // namespace ingot
