@@ -114,9 +114,9 @@ Shape spread_dims(GraphBuilder& b, const OpenAxes& axes, const Shape& dims) {
   }
   return out;
 }
-Shape reduced_dims(GraphBuilder& b, const OpenAxes& axes, const Shape& dims) {
+Shape reduced_dims(const OpenAxes& axes, const Shape& dims) {
   Shape out;
-  for (size_t d = 0; d < dims.size(); ++d) out.push_back(b.named(dims[d] - axes.flags[d] * (dims[d] - 1)));
+  for (size_t d = 0; d < dims.size(); ++d) out.push_back(simplify(dims[d] - axes.flags[d] * (dims[d] - 1)));
   return out;
 }
 

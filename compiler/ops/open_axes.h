@@ -26,8 +26,8 @@ Expr entry_of(const OpenAxes& axes, const std::vector<Expr>& list, size_t d, con
 Shape kept_dims(GraphBuilder& b, const OpenAxes& axes, const Shape& dims);
 /// The dims between which the named axes are put, as 1.
 Shape spread_dims(GraphBuilder& b, const OpenAxes& axes, const Shape& dims);
-/// The dims, 1 where an entry names the axis.
-Shape reduced_dims(GraphBuilder& b, const OpenAxes& axes, const Shape& dims);
+/// The dims, 1 where an entry names the axis: by its flag, so that they broadcast with the dims themselves.
+Shape reduced_dims(const OpenAxes& axes, const Shape& dims);
 
 /// x with the named axes behind the others; axes that x has beyond axes.rank() stay last.
 Result<ValueId> axes_to_end(GraphBuilder& b, ValueId x, const OpenAxes& axes);

@@ -97,7 +97,7 @@ Result<Values> over_axes(ImportContext& c, F build) {
   AxesAttrs a;
   a.keep = INGOT_TRY(c.node.int_or("keepdims", 1)) != 0;
   for (size_t d = open->rank() - open->count(); d < open->rank(); ++d) a.axes.push_back(static_cast<int64_t>(d));
-  const Shape reduced = reduced_dims(c.builder, *open, c.type(0).shape);
+  const Shape reduced = reduced_dims(*open, c.type(0).shape);
   const ValueId x = INGOT_TRY(axes_to_end(c.builder, c.in(0), *open)), y = INGOT_TRY(build(x, a));
   return a.keep ? one(axes_from_end(c.builder, y, *open, reduced)) : Values{y};
 }
