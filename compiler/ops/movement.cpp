@@ -385,7 +385,8 @@ Result<Types> infer_unfold(const OpView& v) {
 Expr unfold_element(const OpView& v, const Index& out) {
   const auto& a = v.attrs.as<UnfoldAttrs>();
   const Expr& channels = v.inputs[0].shape[3];
-  return v.read(0, {out[0], out[2], out[3] * a.stride + floor_div(out[1], channels), floor_mod(out[1], channels)});
+  const Expr x = v.read(0, {out[0], out[2], out[3] * a.stride + floor_div(out[1], channels), floor_mod(out[1], channels)});
+  return a.used < a.taps ? select(lt(out[1], simplify(channels * a.used)), x, zero_of(x)) : x;
 }
 Expr roll_element(const OpView& v, const Index& out) {
   const auto& a = v.attrs.as<RollAttrs>();
