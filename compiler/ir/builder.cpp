@@ -75,6 +75,18 @@ Expr output_element(const OpDef& op, const OpView& view, const Index& out) {
   return r->finish ? r->finish(view, out, acc) : acc;
 }
 
+constexpr int64_t kMostTerms = kMaxContent;
+
+/// Elements that all of a reduction's outputs read together; 0 for other operators. More than a few are no shape arithmetic,
+/// and constants fold later, by a kernel.
+int64_t terms_of(const OpDef& op, const OpView& view, int64_t outputs) {
+  const auto* r = op.lowers_as<Reduction>();
+  if (!r) return 0;
+  const auto extents = static_dims(r->form(view).extents);
+  const auto each = extents ? checked_count(*extents, 1) : Result<int64_t>(0);
+  return each.ok() && each.value() <= kMostTerms ? outputs * each.value() : kMostTerms + 1;
+}
+
 }  // namespace
 
 std::vector<Content> evaluate_content(const Graph& graph, const Node& node) {
@@ -92,6 +104,7 @@ std::vector<Content> evaluate_content(const Graph& graph, const Node& node) {
   for (int64_t d : *dims) count *= d;
   if (count > kMaxContent) return result;
   const NodeView view(graph, node);
+  if (terms_of(*node.op, *view, count) > kMostTerms) return result;
   std::vector<Expr> items;
   const bool known = for_each_index(*dims, [&](const Index& out) {
     Expr e = output_element(*node.op, *view, out);
