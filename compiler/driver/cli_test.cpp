@@ -89,10 +89,11 @@ class TestRun {
 
   int finish() const {
     if (args_.json) {
-      fmt::print("{}\n", nlohmann::json({{"passed", total_.passed}, {"failed", total_.failed}, {"failures", failures_}}).dump(1));
+      fmt::print("{}\n", nlohmann::json({{"passed", total_.passed}, {"failed", total_.failed}, {"specialised", specialised_}, {"failures", failures_}}).dump(1));
     } else {
       if (!manifest_.empty())
         for (const auto& [group, t] : groups_) fmt::print("{:<28} {:>5} of {:>5}\n", group, t.passed, t.passed + t.failed);
+      if (specialised_) fmt::print("{} passed only with inputs as constants\n", specialised_);
       fmt::print("{} passed, {} failed on {}\n", total_.passed, total_.failed, args_.options.device);
     }
     return total_.failed ? 1 : 0;
@@ -104,6 +105,7 @@ class TestRun {
     for (const CaseResult& r : results) {
       const bool ok = r.share.ok();
       ++(ok ? total_.passed : total_.failed);
+      specialised_ += ok && !r.specialised.empty();
       for (const std::string& g : manifest_.groups(r.name.substr(0, r.name.find('/')))) ++(ok ? groups_[g].passed : groups_[g].failed);
       const std::string constants = r.specialised.empty() ? "" : fmt::format(" (constant: {})", r.specialised);
       if (!ok) failures_.push_back({{"case", r.name}, {"error", r.share.error().message}});
@@ -118,6 +120,7 @@ class TestRun {
   const Manifest& manifest_;
   std::mutex mutex_;
   Tally total_;
+  int specialised_ = 0;
   std::map<std::string, Tally> groups_;
   nlohmann::json failures_ = nlohmann::json::array();
 };
