@@ -31,6 +31,15 @@ Tensor reals(const std::vector<double>& values) {
   return t;
 }
 
+onnx::Tensor integers(const std::string& name, const std::vector<int64_t>& values) {
+  onnx::Tensor t;
+  t.set_name(name);
+  t.set_data_type(kInt64);
+  t.add_dims(static_cast<int64_t>(values.size()));
+  for (int64_t v : values) t.add_int64_data(v);
+  return t;
+}
+
 /// One model with one input `name` of which every value is a case; the other inputs are given.
 struct Cases {
   std::string name;
@@ -123,6 +132,31 @@ TEST_CASE("running sums and Fourier transforms along an axis that is an input") 
     std::vector<Tensor> axes;
     for (int64_t a : {0, 1, 2, -2, -3}) axes.push_back(number(DType::I64, a));
     check_against_constants(m, {"axis", axes, {ramp({3, 5, 70, 1})}, {}});
+  }
+}
+
+TEST_CASE("axes that are computed: the part that uses them checks them") {
+  onnx::Model m = new_model(18);
+  add_input(m, "x", {"N", "3", "4"});
+  add_input(m, "data", {"3"});
+  onnx::Node& best = add_node(m, "ArgMax", {"data"}, {"axis"});
+  add_int(best, "keepdims", 1);
+  add_node(m, "ReduceSum", {"x", "axis"}, {"sum"});
+  add_node(m, "Add", {"axis", "axis"}, {"twice"});
+  add_initialiser(m, integers("zero", {0}));
+  add_initialiser(m, integers("one", {1}));
+  add_node(m, "Slice", {"sum", "zero", "one", "twice"}, {"y"}, "cut");
+  add_output(m, "y");
+  const ModelFile file(m);
+  const Model interpreted = load(file, "interpreter"), engine = through_engine(file);
+  for (const Model* model : {&interpreted, &engine}) {
+    const Tensor first = run(*model, {ramp({2, 3, 4}), reals({5, 1, 2})})[0];
+    CHECK(first.dims() == std::vector<int64_t>{1, 3, 4});
+    CHECK(first.float_at(0) == Approx(ramp({2, 3, 4}).float_at(0) + ramp({2, 3, 4}).float_at(12)));
+    CHECK(run(*model, {ramp({2, 3, 4}), reals({1, 5, 2})})[0].dims() == std::vector<int64_t>{2, 1, 1});
+    const auto outside = model->run_ordered({ramp({2, 3, 4}), reals({1, 2, 5})});  // axis 4
+    REQUIRE_FALSE(outside.ok());
+    CHECK(outside.error().to_string().find("Slice \"cut\"") != std::string::npos);
   }
 }
 
