@@ -72,8 +72,8 @@ Expr spread_element(const OpView& v, const Index& out) {
 ValueId running_blocks(Compose& g, std::string_view name, ValueId x, RunningOptions o, int level) {
   if (g.failed()) return x;
   RunningAttrs a{o.axis, o.exclusive, o.reverse};
-  const auto extent = g.shape(x)[static_cast<size_t>(o.axis)].as_int();
-  if (extent ? *extent <= kWholeLimit : level >= kMostLevels) return g.node(name, a, {x});
+  const Expr extent = g.shape(x)[static_cast<size_t>(o.axis)];
+  if (bounds_of(extent).high <= kWholeLimit || (!extent.is_const() && level >= kMostLevels)) return g.node(name, a, {x});
   a.block = kBlock;
   const bool sums = name == "CumSum";
   const ValueId inside = g.node(name, a, {x}), blocks = g.node(sums ? "BlockSum" : "BlockProduct", a, {x});
