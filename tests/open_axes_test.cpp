@@ -112,6 +112,13 @@ TEST_CASE("axes that repeat or do not exist are refused, with the node's name") 
     }
 }
 
+TEST_CASE("how many axes there are must be known") {
+  const ModelFile file(axes_model("ReduceSum", 18, "K"));
+  const auto model = Model::load(file.path(), "interpreter");
+  REQUIRE_FALSE(model.ok());
+  CHECK(model.error().to_string().find("dynamic number of elements") != std::string::npos);
+}
+
 TEST_CASE("Squeeze and Unsqueeze with axes that are an input") {
   check_against_constants(axes_model("Squeeze", 13, "2", {"A", "B", "C", "D"}),
                           {"axes", {Tensor::ints({0, 2}), Tensor::ints({-2, 0})}, {ramp({1, 6, 1, 5})}, {}});
