@@ -1,4 +1,4 @@
-// Integer Exprs -> lines of a runtime::ShapeProgram, each distinct subexpression once.
+// Exprs -> lines of a runtime::ShapeProgram, each distinct subexpression once.
 #pragma once
 
 #include <unordered_map>
@@ -20,6 +20,8 @@ class ShapeEmitter {
 
  private:
   runtime::ShapeRef add(runtime::ShapeLine line);
+  Result<runtime::ShapeRef> emit_new(const Expr& e);
+  runtime::ShapeRef emit_cast(DType to, DType from, runtime::ShapeRef value);
   runtime::ShapeProgram& program_;
   std::unordered_map<std::string, int32_t> symbols_;
   std::unordered_map<std::string, Expr> derived_;

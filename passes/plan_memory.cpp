@@ -119,6 +119,11 @@ namespace {
 
 class Requirements {
  public:
+  /// Equal, or a gives way to b.
+  void broadcasts(const Expr& a, const Expr& b, const Node& n, const char* what) {
+    std::vector<std::pair<Expr, Expr>> pairs;
+    if (!broadcast({a}, {b}, &pairs).ok() || !pairs.empty()) equal(a, b, n, what);
+  }
   void equal(const Expr& a, const Expr& b, const Node& n, const char* what) {
     if (a.is_const(1) || (!a.is_const() && bounds_of(a).high <= 1) || proves_equal(a, b)) return;
     const std::string where = n.origin.nodes.empty() ? std::string(n.op->name) : fmt::format("{} \"{}\"", n.op->name, n.origin.nodes[0]);
@@ -142,12 +147,12 @@ std::vector<ShapeRequirement> shape_requirements(const Graph& graph) {
       for (size_t i = 0; i < n.inputs.size(); ++i)
         if (view->has(i))
           for (size_t d = 0; d < view->inputs[i].rank(); ++d)
-            need.equal(view->inputs[i].shape[d], out[out.size() - view->inputs[i].rank() + d], n, "dimensions");
+            need.broadcasts(view->inputs[i].shape[d], out[out.size() - view->inputs[i].rank() + d], n, "dimensions");
     } else if (n.op->name == "MatMul") {
       const Shape &a = view->inputs[0].shape, &b = view->inputs[1].shape;
       need.equal(a.back(), b[b.size() - 2], n, "inner dimensions");
       for (const Shape* s : {&a, &b})
-        for (size_t d = 0; d + 2 < s->size(); ++d) need.equal((*s)[d], out[out.size() - s->size() + d], n, "dimensions");
+        for (size_t d = 0; d + 2 < s->size(); ++d) need.broadcasts((*s)[d], out[out.size() - s->size() + d], n, "dimensions");
     } else if (n.op->name == "Reshape") {
       need.equal(element_count(view->inputs[0].shape), element_count(out), n, "element counts");
       need.equal(element_count(out), element_count(view->inputs[0].shape), n, "element counts");
@@ -158,8 +163,10 @@ std::vector<ShapeRequirement> shape_requirements(const Graph& graph) {
           if (!out[d].same(joined)) need.equal(view->inputs[i].shape[d], out[d], n, "dimensions");
     }
   }
+  need.list_.insert(need.list_.end(), graph.requirements.begin(), graph.requirements.end());
   for (const DerivedSymbol& d : graph.derived_symbols)
-    need.list_.push_back({le(0, d.symbol), fmt::format("the size {} must not be negative", to_string(d.definition))});
+    if (d.symbol.low() >= 0 && bounds_of(d.definition).low < 0)
+      need.list_.push_back({le(0, d.symbol), fmt::format("the size {} must not be negative", to_string(d.definition))});
   return need.list_;
 }
 

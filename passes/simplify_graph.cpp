@@ -51,19 +51,21 @@ Rewritten cast_there_and_back(GraphBuilder& b, const Node& n) {
   return widens && inner == n.attrs.as<CastAttrs>().to ? p->inputs[0] : kNo;
 }
 /// f32(x + y) of 16-bit floats -> f32(x) + f32(y), when no other operator reads the sum: it is rounded once less, whether the two
-/// end up in one kernel or not.
+/// end up in one kernel or not. Likewise for what a reduction makes.
 Rewritten widen_arithmetic(GraphBuilder& b, const Node& n) {
   Graph& g = b.graph();
   const ValueId narrow = n.inputs[0];
   const Node* p = g.producer(narrow);
   const DType from = b.type(narrow).dtype;
   if (!p || n.attrs.as<CastAttrs>().to != DType::F32 || (from != DType::F16 && from != DType::BF16)) return kNo;
-  if (p->op->name != "Add" && p->op->name != "Sub" && p->op->name != "Mul") return kNo;
+  const bool reduces = p->op->name.starts_with("Reduce") && p->op->lowers_as<Reduction>() && p->inputs.size() == 1;
+  if (p->op->name != "Add" && p->op->name != "Sub" && p->op->name != "Mul" && !reduces) return kNo;
   if (g.value(narrow).users.size() != 1) return kNo;
   const Node wide = *p;
   b.origin.merge(wide.origin);
-  const ValueId x = INGOT_TRY(build_cast(b, wide.inputs[0], DType::F32));
-  return b.add(*wide.op, wide.attrs, {x, INGOT_TRY(build_cast(b, wide.inputs[1], DType::F32))});
+  std::vector<ValueId> operands;
+  for (ValueId v : wide.inputs) operands.push_back(INGOT_TRY(build_cast(b, v, DType::F32)));
+  return b.add(*wide.op, wide.attrs, std::move(operands));
 }
 Rewritten expand_to_itself(GraphBuilder& b, const Node& n) { return same_shape_reshape(b, n); }
 Rewritten expand_of_expand(GraphBuilder& b, const Node& n) {

@@ -62,7 +62,7 @@ Status widen(Graph& g, NodeId id, const Stem& s) {
   const ValueId last = c.transpose(n.inputs[0], {0, 2, 3, 1});
   const ValueId padded = c.node("Pad", PadAttrs{{0, 0, s.begin, 0}, {0, 0, s.end, kChannels - s.channels}}, {last});
   const ValueId copy = c.node("Contiguous", {padded});
-  const ValueId windows = c.node("Unfold", UnfoldAttrs{s.taps, stride, s.count}, {copy});
+  const ValueId windows = c.node("Unfold", UnfoldAttrs{s.taps, stride, s.width, s.count}, {copy});
   const ValueId product = c.node("Conv", a, {windows, widened(c, n.inputs[1], s)});
   const ValueId result = INGOT_TRY(c.result({product}))[0];
   g.value(result).name = g.value(n.outputs[0]).name;

@@ -41,7 +41,7 @@ class Verifier {
     if (static_cast<size_t>(s.input) >= p_.inputs.size() || s.element < 0)
       return invalid(fmt::format("symbol '{}': element {} of input {} of {}", s.name, s.element, s.input, p_.inputs.size()));
     const DType type = p_.inputs[static_cast<size_t>(s.input)].type;
-    if (!is_integer(type) && type != DType::Bool)
+    if (size_of(type) == 0)
       return invalid(fmt::format("symbol '{}' is an element of type {}", s.name, name_of(type)));
     return {};
   }

@@ -34,7 +34,7 @@ Status Session::read_values(const std::vector<Tensor>& inputs) {
     if (symbol.input < 0) continue;
     const Tensor& t = inputs[static_cast<size_t>(symbol.input)];
     if (symbol.element >= t.count()) return too_few(p.inputs[static_cast<size_t>(symbol.input)], symbol);
-    input_values_[s] = t.int_at(symbol.element);
+    input_values_[s] = t.bits_at(symbol.element);
   }
   return {};
 }

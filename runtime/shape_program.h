@@ -1,5 +1,6 @@
-// Shapes, sizes and grids of a program as flat code: one operation a line, each defines one i64 value. The runtime
-// evaluates the whole of it once per new input shape; it knows no expression trees.
+// Shapes, sizes and grids of a program as flat code: one operation a line, each defines one i64 value. Where scales or
+// bounds of type float decide sizes, the value of a line is the bits of a double. The runtime evaluates the whole of it once
+// per new input shape; it knows no expression trees.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,26 @@ enum class ShapeOp : uint8_t {
   And,
   Or,  // value = values[a] op values[b]
   Not,       // value = !values[a]
-  Select     // value = values[a] ? values[b] : values[c]
+  Select,    // value = values[a] ? values[b] : values[c]
+  FloatAdd,  // of doubles, as those below
+  FloatSub,
+  FloatMul,
+  FloatDiv,
+  FloatMin,
+  FloatMax,  // a NaN operand gives NaN
+  FloatEq,
+  FloatNe,
+  FloatLt,
+  FloatLe,     // give 0 or 1
+  ToFloat,     // the double of an integer
+  ToInteger,   // truncates; beyond the range the nearest end of it, NaN gives 0
+  ToSingle,    // rounds to f32
+  SingleBits,  // the double of the f32 whose bits are the low half of values[a]
+  Floor,
+  Ceil,
+  Round,  // to the nearest, ties to even
+  Sqrt,
+  Abs
 };
 
 struct ShapeLine {

@@ -1,6 +1,8 @@
 // What `check` blames: a group whose result is not what its operators say, the pass that changes a result, or neither.
 #include "compiler/driver/bisect.h"
 
+#include <array>
+
 #include "compiler/driver/reference.h"
 #include "tests/model_tools.h"
 
@@ -64,6 +66,36 @@ TEST_CASE("the first group whose result differs is named, with its nodes") {
   CHECK((*wrong)->interpreter_agrees);
   CHECK((*wrong)->comparison.worst > 1);
 }
+TEST_CASE("a value beside a tie may be rounded either way, another may not") {
+  onnx::Model m = test::new_model();
+  test::add_input(m, "x", {"N"});
+  test::add_initialiser(m, test::floats("one", {}, {1}));
+  test::add_node(m, "QuantizeLinear", {"x", "one"}, {"q"});
+  test::add_node(m, "DequantizeLinear", {"q", "one"}, {"y"});
+  test::add_output(m, "y");
+  const test::ModelFile file(m);
+  auto c = lower_model(file.path(), {});
+  REQUIRE(c.ok());
+  REQUIRE(c->plan.order.size() == 1);
+  Tensor x(DType::F32, {4});
+  for (int64_t i = 0; i < 4; ++i) x.set_float(i, std::array<double, 4>{6.5, 2.2, 9, 7.499999}[static_cast<size_t>(i)]);
+  const ValueTensors right = all_values(*c, {x});
+  const ValueId y = c->graph.node(c->plan.order[0]).outputs[0];
+  const auto judged = [&](int64_t element, double value, int& ties) {
+    ValueTensors values = right;
+    values.at(y).set_float(element, value);
+    auto wrong = first_wrong_group(*c, {x}, values, {1e-5, 1e-6}, &ties);
+    REQUIRE(wrong.ok());
+    return wrong->has_value();
+  };
+  int ties = 0;
+  CHECK_FALSE(judged(0, 7, ties));
+  CHECK_FALSE(judged(3, 8, ties));
+  CHECK(ties == 2);
+  CHECK(judged(0, 8, ties));  // two steps
+  CHECK(judged(1, 3, ties));  // no tie
+  CHECK(ties == 2);
+}
 TEST_CASE("a group is judged by the inputs that it had, so that only the first wrong one is named") {
   const test::ModelFile file(scaled_products());
   auto c = lower_model(file.path(), {});
@@ -94,5 +126,5 @@ TEST_CASE("a program that is right gets no blame") {
   const test::ModelFile file(scaled_products());
   auto text = explain_difference(file.path(), "cpu", {}, {numbers()}, {1e-5, 1e-6});
   REQUIRE(text.ok());
-  CHECK(text->find("add up") != std::string::npos);
+  CHECK(text->text.find("add up") != std::string::npos);
 }

@@ -375,7 +375,7 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
   check_schedule(rows_of_k, boxes(MultiplyUnit::F16, 128, 96, 64, 96, 3, true));
   check_schedule(rows_of_k, boxes(MultiplyUnit::F16, 64, 128, 64, 64, 4, true));
   for (const Sample& sample : {conv(2, 64, 7, 9, 40, 3, 1, true, DType::F16), conv(3, 24, 9, 7, 72, 3, 2, true, DType::F16),
-                               conv(1, 136, 12, 5, 64, 5, 1, true, DType::F16)}) {
+                               conv(1, 136, 12, 5, 64, 5, 1, true, DType::F16), conv(2, 32, 7, 9, 40, 3, 1, true, DType::F16, 28)}) {
     check_schedule(sample, boxes(MultiplyUnit::F16, 64, 64, 64, 64, 4, true));
     check_schedule(sample, boxes(MultiplyUnit::F16, 128, 64, 64, 64, 3, false));
   }

@@ -134,6 +134,30 @@ TEST_CASE("rows of a batch do not depend on each other") {
     }
   }
 }
+TEST_CASE("an infinite pixel beside a window does not reach its result") {
+  // On GPUs the three columns of a window become four, of which the last has no weight.
+  const char* text = R"(graph (%0 "x": f32[1,2,2,9]) {
+  %1 = const "w": f32[1,2,1,3] {1, 2, 3, 4, 5, 6}
+  %2 = Conv(%0, %1) {kernel=[1, 3], strides=[1, 2], dilations=[1, 1], begins=[0, 1], ends=[0, 1]}: f32[1,1,2,5]
+  return %2 "y"
+})";
+  const Prepared fused = prepare(text, true, cuda_traits(90)), apart = prepare(text, false);
+  for (double strange : {HUGE_VAL, std::nan("")})
+    for (int64_t at = 0; at < 9; ++at) {
+      Tensor x = random_tensor({1, 2, 2, 9}, 5);
+      x.set_float(at, strange);
+      auto got = run_reference(fused.graph, fused.plan, fused.lowered, {}, {x});
+      auto want = run_reference(apart.graph, apart.plan, apart.lowered, {}, {x});
+      REQUIRE(got.ok());
+      REQUIRE(want.ok());
+      for (int64_t i = 0; i < 10; ++i) {
+        INFO("pixel " << at << ", element " << i);
+        const double g = (*got)[0].float_at(i), w = (*want)[0].float_at(i);
+        if (std::isfinite(w)) REQUIRE(g == Approx(w).margin(1e-5));
+        else REQUIRE_FALSE(std::isfinite(g));
+      }
+    }
+}
 TEST_CASE("shifted windows: products read and store through rolls") {
   const char* text = R"(graph (%0 "x": f32[N,4,4,6]) where N in [0, inf] {
   %1 = Pad(%0) {begins=[0, 0, 0, 0], ends=[0, 0, 0, 0], mode="constant"}: f32[N,4,4,6]

@@ -1,6 +1,8 @@
 // The runtime on its own: shape programs, program checks, sessions on the CPU device with hand-written kernels, the
 // thread pool, the choice of CUDA binaries. Links the runtime only.
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <thread>
 
 #include "catch2/catch.hpp"
@@ -121,6 +123,38 @@ TEST_CASE("shape programs evaluate, and find overflow", "[runtime]") {
   CHECK(!l.program.verify(1).ok());
 }
 
+TEST_CASE("shape programs compute with floats, by the bits of doubles", "[runtime]") {
+  Lines l;
+  const ShapeRef n = l.symbol(0), scale = l.push({ShapeOp::SingleBits, l.symbol(1)});
+  const ShapeRef exact = l.op(ShapeOp::FloatMul, l.push({ShapeOp::ToFloat, n}), scale);
+  const ShapeRef whole = l.push({ShapeOp::ToInteger, l.push({ShapeOp::Floor, exact})});
+  const ShapeRef rounded = l.push({ShapeOp::ToInteger, l.push({ShapeOp::ToSingle, exact})});
+  const ShapeRef positive = l.op(ShapeOp::FloatLt, l.push({ShapeOp::ToFloat, l.constant(0)}), scale);
+  const ShapeRef even = l.push({ShapeOp::ToInteger, l.push({ShapeOp::Round, exact})});
+  const ShapeRef up = l.push({ShapeOp::ToInteger, l.push({ShapeOp::Ceil, l.op(ShapeOp::FloatMax, exact, scale)})});
+  REQUIRE(l.program.verify(2).ok());
+  std::vector<int64_t> v;
+  const auto run = [&](int64_t count, float factor) {
+    REQUIRE(l.program.evaluate(std::vector<int64_t>{count, std::bit_cast<int32_t>(factor)}, v).ok());
+  };
+  run(5, 2.8f);  // just below 14 as a double, 14 as a float
+  CHECK(v[whole] == 13);
+  CHECK(v[rounded] == 14);
+  CHECK(v[positive] == 1);
+  run(5, 0.5f);
+  CHECK(v[even] == 2);
+  CHECK(v[up] == 3);
+  run(3, -1.5f);
+  CHECK(v[positive] == 0);
+  CHECK(v[whole] == -5);
+  CHECK(v[up] == -1);
+  run(1, NAN);
+  CHECK(v[whole] == 0);
+  run(INT64_MAX, 1e30f);
+  CHECK(v[whole] == INT64_MAX);
+  l.program.lines.push_back({static_cast<ShapeOp>(static_cast<int>(ShapeOp::Abs) + 1)});
+  CHECK_FALSE(l.program.verify(2).ok());
+}
 TEST_CASE("a program with a number out of range is refused", "[runtime]") {
   CHECK(sample_program()->verify().ok());
   const auto broken = [](const std::function<void(Program&)>& edit) {

@@ -153,16 +153,25 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   {
     const DType element = element_of(schedule_.unit);
-    const std::string result = raw ? fmt::format("bool at(const {}*& from", c_storage_type(element))
+    const auto access = raw ? raw_access(kernel_, value, element) : std::nullopt;
+    const AxisGuard guard = access && access->guard.valid() ? guard_along(access->guard, (along_k ? k_axes : side_axes).back().var) : AxisGuard{};
+    const bool partial = guard.bound && *guard.bound % vector != 0;
+    const std::string result = raw ? fmt::format("{} at(const {}*& from", partial ? "int" : "bool", c_storage_type(element))
                                    : fmt::format("void operator()({} (&out)[{}]", c_type(contract.acc.type()), vector);
     auto call = f.writer().block(fmt::format("INGOT_DEV {}, const Side& side, const Depth& depth) const", result));
     f.bind_args();
     bind_group(f, row, "side");
     bind_group(f, depth, "depth");
     if (raw) {
-      const auto access = raw_access(kernel_, value, element);
       f.writer().line(fmt::format("from = {};", f.pointer_to(access->buffer, access->index)));
-      f.writer().line(fmt::format("return {};", access->guard.valid() ? f.value(access->guard) : "true"));
+      const Expr& inside = partial ? guard.rest : access->guard;
+      const std::string test = inside.valid() ? f.value(inside) : "true";
+      if (partial) {
+        const Expr left = max(0, min(Expr(*guard.bound) - (along_k ? k_axes : side_axes).back().var, vector));
+        f.writer().line(fmt::format("return {} ? (int){} : 0;", test, f.value(left)));
+      } else {
+        f.writer().line(fmt::format("return {};", test));
+      }
     } else if (vector > 1) {
       f.vectorise(inner, base, vector, value);
     } else {

@@ -24,6 +24,12 @@ struct RawAccess {
   Expr index, guard;  // guard: invalid when there is none
 };
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
+/// A guard as what it asks of one axis, to be less than a number, and the rest of it (invalid: nothing).
+struct AxisGuard {
+  std::optional<int64_t> bound;
+  Expr rest;
+};
+AxisGuard guard_along(const Expr& guard, const Expr& axis);
 
 /// An operand that TMA can read: its elements lie at `offset`, one after the other along k or along its other side, and at
 /// constant distances of whole 16 bytes along the rest.
@@ -57,6 +63,7 @@ struct WindowAxis {
 struct OperandWindow {
   int buffer = 0;
   int64_t offset = 0, channels = 0;  // elements
+  int64_t present = 0;               // channels that the image has; those behind them are zeros
   Expr images;
   int64_t image_stride = 0;
   WindowAxis h, w;

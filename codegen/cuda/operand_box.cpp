@@ -69,7 +69,7 @@ static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) 
   map.buffer = x.buffer;
   map.type = element;
   map.offset = x.offset * size;
-  map.extents = {x.channels, x.w.extent, x.h.extent, x.images};
+  map.extents = {x.present, x.w.extent, x.h.extent, x.images};
   map.strides = {x.w.stride * size, x.h.stride * size, x.image_stride * size};
   map.box = {128 / size, places};
   map.low = {x.w.low, x.h.low};

@@ -1,5 +1,7 @@
 // What an operand of a contraction is to the loads of its tile: its own axes along k, and whether its elements can be copied
 // as they are stored.
+#include <algorithm>
+
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
@@ -49,10 +51,9 @@ OperandView view_of(const Contract& c, const Expr& value) {
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element) {
   RawAccess access;
   const Expr* load = &value;
-  if (value.op() == ExprOp::Select) {
-    if (!value.arg(2).is_const(0) || has_load(value.arg(0))) return std::nullopt;
-    access.guard = value.arg(0);
-    load = &value.arg(1);
+  for (; load->op() == ExprOp::Select; load = &load->arg(1)) {
+    if (!load->arg(2).is_const(0) || has_load(load->arg(0))) return std::nullopt;
+    access.guard = access.guard.valid() ? logical_and(access.guard, load->arg(0)) : load->arg(0);
   }
   if (load->op() != ExprOp::Load || has_load(load->arg(0))) return std::nullopt;
   access.buffer = load->buffer();
@@ -62,6 +63,21 @@ std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DTy
   bool changes = false;
   each_access(kernel.body, [&](int buffer, const Expr&, bool store) { changes |= store && buffer == access.buffer; });
   return changes ? std::nullopt : std::optional(access);
+}
+
+AxisGuard guard_along(const Expr& guard, const Expr& axis) {
+  AxisGuard found;
+  if (guard.op() == ExprOp::And) {
+    found = guard_along(guard.arg(0), axis);
+    const AxisGuard other = guard_along(guard.arg(1), axis);
+    if (!found.rest.valid()) found.rest = other.rest;
+    else if (other.rest.valid()) found.rest = logical_and(found.rest, other.rest);
+    if (other.bound) found.bound = std::min(found.bound.value_or(INT64_MAX), *other.bound);
+    return found;
+  }
+  if (guard.op() == ExprOp::Lt && guard.arg(0).same(axis)) found.bound = guard.arg(1).as_int();
+  if (!found.bound) found.rest = guard;
+  return found;
 }
 
 }  // namespace ingot

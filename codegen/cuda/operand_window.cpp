@@ -42,8 +42,12 @@ class WindowReader {
   }
 
   std::optional<OperandWindow> read() {
-    if (access_.guard.valid() && !collect_limits(access_.guard, limits_)) return std::nullopt;
     if (!c_.batch.empty() || c_.k.size() < 2 || coefficient(c_.k.back()) != 1) return std::nullopt;
+    if (access_.guard.valid()) {
+      const AxisGuard guard = guard_along(access_.guard, c_.k.back().var);
+      present_ = guard.bound.value_or(INT64_MAX);
+      if (guard.rest.valid() && !collect_limits(guard.rest, limits_)) return std::nullopt;
+    }
     const auto window = read_axes(1);  // the first axis of m is the images'
     return window ? window : read_axes(0);
   }
@@ -57,6 +61,7 @@ class WindowReader {
     OperandWindow window;
     window.buffer = access_.buffer;
     window.channels = *channels;
+    window.present = std::min(*channels, present_);
     if (!read_axis(c_.m.back(), window.w)) return std::nullopt;
     if (count == 2 && !read_axis(c_.m[first], window.h)) return std::nullopt;
     const int64_t rows = window.w.extent * window.w.stride;
@@ -122,6 +127,7 @@ class WindowReader {
   const RawAccess& access_;
   std::vector<std::pair<int64_t, int64_t>> rows_;  // stride and extent of the buffer's axes, innermost first
   Limits limits_;
+  int64_t present_ = INT64_MAX;
   size_t paired_ = 0, limits_seen_ = 0;
 };
 

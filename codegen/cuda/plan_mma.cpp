@@ -62,7 +62,11 @@ OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* in
   form.vector = vector_along(kernel, value, inner, most);
   const auto access = raw_access(kernel, value, element);
   form.raw = access.has_value();
-  if (access && access->guard.valid() && inner && depends_on(access->guard, inner->var.name())) form.vector = 1;
+  if (!access || !access->guard.valid() || !inner) return form;
+  const AxisGuard guard = guard_along(access->guard, inner->var);
+  if (guard.rest.valid() && depends_on(guard.rest, inner->var.name())) form.vector = 1;
+  // Copies of 16 bytes may end early; shorter ones are whole or nothing.
+  while (guard.bound && form.vector < most && *guard.bound % form.vector != 0) form.vector /= 2;
   return form;
 }
 

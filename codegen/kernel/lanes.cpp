@@ -269,6 +269,7 @@ void LaneProgram::execute(const Line& l, const LaneScope& scope, const std::vect
       for (int i = 0; i < n; ++i) {
         unsigned char bits[8] = {};
         if (a->type() == DType::F32) std::memcpy(bits, &a->f32()[i], 4);
+        else if (a->type() == DType::F64) std::memcpy(bits, &a->f64()[i], 8);
         else store_int(a->type(), bits, a->i64()[i]);
         if (l.type == DType::F32) std::memcpy(&out.f32()[i], bits, 4);
         else if (l.type == DType::F64) std::memcpy(&out.f64()[i], bits, 8);

@@ -207,6 +207,7 @@ class PartBuilder {
   }
   /// Once all nodes are in: definitions in the order of the model's.
   void finish() {
+    for (const ShapeRequirement& r : from_.requirements) add_if_known(r);
     for (const DerivedSymbol& d : from_.derived_symbols)
       if (used_.count(d.symbol.name())) graph.derived_symbols.push_back(d);
     for (const ValueSymbol& s : from_.value_symbols)
@@ -222,6 +223,21 @@ class PartBuilder {
   std::vector<ValueId> inputs, outputs;  // of the graph, as values of the other one
 
  private:
+  /// A requirement belongs to each part that knows all that it asks about.
+  void add_if_known(const ShapeRequirement& r) {
+    Symbols asks;
+    collect(r.condition, asks);
+    if (!std::all_of(asks.begin(), asks.end(), [&](const auto& s) { return follows_from_used(s.first); })) return;
+    for (const auto& [name, e] : asks) use(name);
+    graph.requirements.push_back(r);
+  }
+  bool follows_from_used(const std::string& name) const {
+    const auto d = derived_.find(name);
+    if (used_.count(name) || d == derived_.end()) return used_.count(name) != 0;
+    Symbols inner;
+    collect(d->second, inner);
+    return std::all_of(inner.begin(), inner.end(), [&](const auto& s) { return follows_from_used(s.first); });
+  }
   ValueId inside(ValueId v) {
     if (auto it = map_.find(v); it != map_.end()) return it->second;
     const Value& value = from_.value(v);

@@ -50,7 +50,7 @@ Result<SymbolValues> bind_symbols(const Graph& g, const std::vector<Tensor>& inp
   for (const ValueSymbol& s : g.value_symbols) {
     const auto at = static_cast<size_t>(std::find(g.inputs.begin(), g.inputs.end(), s.value) - g.inputs.begin());
     if (at == g.inputs.size()) return unsupported("sizes that follow from computed values");
-    symbols[s.symbol.name()] = inputs[at].int_at(s.element);
+    symbols[s.symbol.name()] = inputs[at].bits_at(s.element);
   }
   for (const DerivedSymbol& d : g.derived_symbols) {
     const auto value = evaluate_int(d.definition, symbols);
@@ -151,7 +151,7 @@ Result<std::vector<Tensor>> run_kernel_alone(const Kernel& kernel, const std::ve
   return out;
 }
 
-Result<std::vector<Tensor>> run_apart(const Graph& g, const std::vector<Tensor>& inputs, const SymbolValues& symbols) {
+Result<std::vector<Tensor>> run_apart(const Graph& g, const std::vector<Tensor>& inputs, const SymbolValues& symbols, const BeforeNode& before) {
   std::map<ValueId, Tensor> values;
   for (size_t i = 0; i < inputs.size(); ++i) values.emplace(g.inputs[i], inputs[i]);
   const auto get = [&](ValueId v) { return values.count(v) ? values.at(v) : *g.value(v).constant; };
@@ -162,6 +162,7 @@ Result<std::vector<Tensor>> run_apart(const Graph& g, const std::vector<Tensor>&
     std::vector<TensorType> types;
     for (ValueId v : lowered.inputs) in.push_back(get(v));
     for (ValueId v : n.outputs) types.push_back(g.value(v).type);
+    if (before) before(g, n, in);
     std::vector<Tensor> out = INGOT_TRY(run_kernel_alone(lowered.kernel, in, types, symbols));
     for (size_t i = 0; i < out.size(); ++i) values.insert_or_assign(n.outputs[i], std::move(out[i]));
   }

@@ -26,8 +26,11 @@ Result<NodeKernel> lower_node(const Graph& graph, const Node& node);
 /// The outputs of one kernel.
 Result<std::vector<Tensor>> run_kernel_alone(const Kernel& kernel, const std::vector<Tensor>& inputs, const std::vector<TensorType>& outputs,
                                              const SymbolValues& symbols);
+/// May change what a node reads before it runs; the first tensor is its first input.
+using BeforeNode = std::function<void(const Graph&, const Node&, std::vector<Tensor>&)>;
 /// The outputs of a graph of primitives (the body of a fused group), node by node: what its operators mean.
-Result<std::vector<Tensor>> run_apart(const Graph& graph, const std::vector<Tensor>& inputs, const SymbolValues& symbols);
+Result<std::vector<Tensor>> run_apart(const Graph& graph, const std::vector<Tensor>& inputs, const SymbolValues& symbols,
+                                      const BeforeNode& before = nullptr);
 
 /// The outputs of one node whose inputs are all constants: PassContext::evaluate.
 Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node);

@@ -324,7 +324,8 @@ Expr cast(DType type, const Expr& a) {
     if (type == DType::Bool) return Expr::boolean(a.float_value() != 0);
     if (is_float(type)) return Expr::real(type, a.type() == DType::U64 ? static_cast<double>(static_cast<uint64_t>(a.int_value())) : a.float_value());
     if (!is_float(a.type())) return Expr::integer(type, a.int_value());
-    if (std::fabs(a.float_value()) < 1e9) return Expr::integer(type, static_cast<int64_t>(a.float_value()));
+    const double exact = size_of(type) == 8 ? 0x1p62 : 1e9;
+    if (std::fabs(a.float_value()) < exact) return Expr::integer(type, static_cast<int64_t>(a.float_value()));
   }
   return Expr::make(ExprOp::Cast, type, {a});
 }
@@ -341,6 +342,7 @@ Expr call(Fn fn, const Expr& a) {
       case Fn::Abs: return Expr::real(a.type(), std::fabs(a.float_value()));
       case Fn::Floor: return Expr::real(a.type(), std::floor(a.float_value()));
       case Fn::Ceil: return Expr::real(a.type(), std::ceil(a.float_value()));
+      case Fn::Round: return Expr::real(a.type(), std::nearbyint(a.float_value()));
       default: break;
     }
   }
@@ -373,6 +375,15 @@ Expr rewrite_memo(const Expr& e, const std::function<Expr(const Expr&)>& f, std:
 }
 }  // namespace
 
+namespace {
+Expr same_bits(DType type, const Expr& a) {
+  if (a.is_const() && type == DType::F32 && is_integer(a.type()))
+    return Expr::real(type, std::bit_cast<float>(static_cast<int32_t>(a.int_value())));
+  if (a.is_const() && type == DType::F64 && is_integer(a.type())) return Expr::real(type, std::bit_cast<double>(a.int_value()));
+  return Expr::make(ExprOp::Bits, type, {a});
+}
+}  // namespace
+
 Expr rebuild(const Expr& e, const std::vector<Expr>& a) {
   switch (e.op()) {
     case ExprOp::Add: return a[0] + a[1];
@@ -395,7 +406,7 @@ Expr rebuild(const Expr& e, const std::vector<Expr>& a) {
     case ExprOp::Round: return round_to(e.rounded_to(), a[0]);
     case ExprOp::Call: return a.size() == 1 ? call(e.fn(), a[0]) : call(e.fn(), a[0], a[1]);
     case ExprOp::Load: case ExprOp::Read: return Expr::make(e.op(), e.type(), a, e.buffer());
-    case ExprOp::Bits: return Expr::make(ExprOp::Bits, e.type(), a);
+    case ExprOp::Bits: return same_bits(e.type(), a[0]);
     case ExprOp::Const: case ExprOp::Symbol: return e;
   }
   return e;
@@ -435,6 +446,25 @@ int64_t count_flops(const Expr& e) {
     else if (x.op() >= ExprOp::Add && x.op() <= ExprOp::Max && is_float(x.type())) flops += 1;
   });
   return flops;
+}
+
+bool evaluates_on_host(const Expr& e) {
+  bool known = true;
+  visit(e, [&](const Expr& x) {
+    switch (x.op()) {
+      case ExprOp::Load: case ExprOp::Read: case ExprOp::Round: case ExprOp::Xor: case ExprOp::Shl: case ExprOp::Shr:
+        known = false;
+        break;
+      case ExprOp::Rem: case ExprOp::FloorDiv: case ExprOp::FloorMod: known &= !is_float(x.type()); break;
+      case ExprOp::Not: known &= x.type() == DType::Bool; break;
+      case ExprOp::Bits: known &= is_float(x.type()); break;
+      case ExprOp::Call:
+        known &= x.fn() == Fn::Floor || x.fn() == Fn::Ceil || x.fn() == Fn::Round || x.fn() == Fn::Abs || x.fn() == Fn::Sqrt;
+        break;
+      default: break;
+    }
+  });
+  return known;
 }
 
 std::optional<int64_t> evaluate_int(const Expr& e, const std::unordered_map<std::string, int64_t>& symbols) {

@@ -147,6 +147,9 @@ void visit(const Expr& e, const std::function<void(const Expr&)>& visit);
 /// Floating-point and integer operations of one evaluation (Call by its row; each distinct node once).
 int64_t count_flops(const Expr& e);
 
+/// True when a shape program (runtime/shape_program.h) can compute it: arithmetic over symbols, and of floats no function but
+/// rounding, roots and absolute values.
+bool evaluates_on_host(const Expr& e);
 /// The value of an integer expression under the given symbol values; nullopt when a symbol is unknown or it loads.
 std::optional<int64_t> evaluate_int(const Expr& e, const std::unordered_map<std::string, int64_t>& symbols);
 

@@ -75,6 +75,18 @@ Expr output_element(const OpDef& op, const OpView& view, const Index& out) {
   return r->finish ? r->finish(view, out, acc) : acc;
 }
 
+constexpr int64_t kMostTerms = kMaxContent;
+
+/// Elements that all of a reduction's outputs read together; 0 for other operators. More than a few are no shape arithmetic,
+/// and constants fold later, by a kernel.
+int64_t terms_of(const OpDef& op, const OpView& view, int64_t outputs) {
+  const auto* r = op.lowers_as<Reduction>();
+  if (!r) return 0;
+  const auto extents = static_dims(r->form(view).extents);
+  const auto each = extents ? checked_count(*extents, 1) : Result<int64_t>(0);
+  return each.ok() && each.value() <= kMostTerms ? outputs * each.value() : kMostTerms + 1;
+}
+
 }  // namespace
 
 std::vector<Content> evaluate_content(const Graph& graph, const Node& node) {
@@ -92,6 +104,7 @@ std::vector<Content> evaluate_content(const Graph& graph, const Node& node) {
   for (int64_t d : *dims) count *= d;
   if (count > kMaxContent) return result;
   const NodeView view(graph, node);
+  if (terms_of(*node.op, *view, count) > kMostTerms) return result;
   std::vector<Expr> items;
   const bool known = for_each_index(*dims, [&](const Index& out) {
     Expr e = output_element(*node.op, *view, out);
@@ -138,6 +151,13 @@ bool uses_values(const Expr& e) {
   return found;
 }
 
+/// The element whose Tensor::bits_at is the symbol.
+Expr element_of(DType type, const Expr& symbol) {
+  const DType compute = compute_type(type);
+  if (!is_float(compute)) return cast(compute, symbol);
+  return Expr::make(ExprOp::Bits, compute, {compute == DType::F64 ? symbol : cast(DType::I32, symbol)});
+}
+
 std::string symbol_stem(const std::string& name) {
   std::string stem;
   for (char c : name) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -146,20 +166,38 @@ std::string symbol_stem(const std::string& name) {
 
 }  // namespace
 
+Expr GraphBuilder::derived(const Expr& definition, int64_t low) {
+  for (const DerivedSymbol& known : graph_.derived_symbols)
+    if (known.definition.same(definition) && known.symbol.low() == low) return known.symbol;
+  const std::string name = fmt::format("size{}", graph_.derived_symbols.size());
+  const Expr symbol = Expr::symbol(name, low, std::max(low, bounds_of(definition).high));
+  graph_.derived_symbols.push_back({symbol, definition});
+  return symbol;
+}
+
 Expr GraphBuilder::dimension(const Expr& size) {
   const Expr d = simplify(size);
   if (d.is_const() || !uses_values(d)) return d;
-  for (const DerivedSymbol& known : graph_.derived_symbols)
-    if (known.definition.same(d)) return known.symbol;
-  const Expr symbol = Expr::symbol(fmt::format("size{}", graph_.derived_symbols.size()));
-  graph_.derived_symbols.push_back({symbol, d});
-  return symbol;
+  return derived(d, std::max<int64_t>(bounds_of(d).low, 0));
+}
+
+Expr GraphBuilder::named(const Expr& e) {
+  const Expr d = simplify(e);
+  if (d.is_const() || d.op() == ExprOp::Symbol) return d;
+  return derived(d, std::max(bounds_of(d).low, kLowestValue));
+}
+
+void GraphBuilder::require(const Expr& condition, std::string message) {
+  const Expr c = simplify(condition);
+  for (const ShapeRequirement& known : graph_.requirements)
+    if (known.condition.same(c)) return;
+  if (!c.is_const() || !c.int_value()) graph_.requirements.push_back({c, std::move(message)});
 }
 
 bool GraphBuilder::may_be_symbols(ValueId v) const {
   const TensorType& t = graph_.value(v).type;
   const auto dims = static_dims(t.shape);
-  if (!dims || (!is_integer(t.dtype) && t.dtype != DType::Bool)) return false;
+  if (!dims || t.dtype == DType::String) return false;
   const auto count = checked_count(*dims, 1);
   return count.ok() && count.value() <= kMostValueSymbols;
 }
@@ -185,14 +223,17 @@ Content GraphBuilder::bind_symbols(ValueId v) {
     const std::string name = fmt::format("{}_value{}", stem, graph_.value_symbols.size());
     const Expr symbol = Expr::symbol(name, kLowestValue, kNoLimit);
     graph_.value_symbols.push_back({symbol, v, i});
-    items.push_back(cast(compute_type(value.type.dtype), symbol));
+    items.push_back(element_of(value.type.dtype, symbol));
   }
   return value.content = std::make_shared<const std::vector<Expr>>(std::move(items));
 }
 
 Content GraphBuilder::demand_content(ValueId v) {
   if (!v.valid()) return nullptr;
-  if (Content known = graph_.value(v).content) return known;
+  const auto usable = [&](const Content& c) {
+    return c && (!may_be_symbols(v) || std::all_of(c->begin(), c->end(), evaluates_on_host));
+  };
+  if (const Content known = graph_.value(v).content; usable(known)) return known;
   if (follows_from_inputs(v, 0)) {
     const Node* n = graph_.producer(v);
     if (!n) return bind_symbols(v);
@@ -200,7 +241,7 @@ Content GraphBuilder::demand_content(ValueId v) {
     for (ValueId in : inputs)
       if (in.valid()) demand_content(in);
     const Node& again = graph_.node(graph_.value(v).producer);
-    if (Content computed = evaluate_content(graph_, again)[0]) return graph_.value(v).content = computed;
+    if (Content computed = evaluate_content(graph_, again)[0]; usable(computed)) return graph_.value(v).content = computed;
   }
   return may_be_symbols(v) ? bind_symbols(v) : nullptr;
 }

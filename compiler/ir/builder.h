@@ -32,19 +32,24 @@ class GraphBuilder {
   const Shape& shape(ValueId v) const { return graph_.value(v).type.shape; }
   /// The elements as expressions, when they are known without running anything.
   Content content(ValueId v) const { return v.valid() ? graph_.value(v).content : nullptr; }
-  /// The elements of v, a small integer or bool tensor: those that are known, else expressions over symbols that the program
-  /// binds when it runs, from the inputs that v follows from or from v itself, read back. Null: v is none such, or its
+  /// The elements of v, a small tensor: those that are known, else expressions over symbols that the program
+  /// binds when it runs, from the inputs that v follows from or from v itself, read back. Null: v is not small, or its
   /// shape is dynamic.
   Content demand_content(ValueId v);
   /// The expression as a dimension. One that run-time values decide, which may be long and need not be proven
   /// non-negative, gets a symbol of its own.
   Expr dimension(const Expr& size);
+  /// A symbol for an integer expression, which the program evaluates when it plans a call; a constant stays one.
+  Expr named(const Expr& e);
+  /// A condition on run-time values that every call must meet.
+  void require(const Expr& condition, std::string message);
   Graph& graph() { return graph_; }
 
  private:
   bool follows_from_inputs(ValueId v, int depth) const;
   bool may_be_symbols(ValueId v) const;
   Content bind_symbols(ValueId v);
+  Expr derived(const Expr& definition, int64_t low);
   Graph& graph_;
 };
 

@@ -49,15 +49,20 @@ struct Node {
 };
 
 /// A number that the program learns at run time: element `element` of an input, or of a computed value that it reads back.
-/// `symbol` is an i64; sizes and indices may use it like a dimension.
+/// `symbol` is an i64, Tensor::bits_at of the element; sizes and indices may use an integer's like a dimension.
 struct ValueSymbol {
   Expr symbol;
   ValueId value;
   int64_t element = 0;
 };
-/// One name for a size that follows from others by a long expression, so that kernels see a dimension and no more.
+/// One name for a number that follows from others by a long expression, so that kernels see a dimension and no more.
 struct DerivedSymbol {
   Expr symbol, definition;
+};
+/// A condition that the dims of a call must meet, and what to say when they do not.
+struct ShapeRequirement {
+  Expr condition;
+  std::string message;
 };
 
 class Graph {
@@ -68,6 +73,7 @@ class Graph {
   std::vector<Expr> symbols;              // the named dimensions, with ranges
   std::vector<ValueSymbol> value_symbols;
   std::vector<DerivedSymbol> derived_symbols;  // definitions use earlier ones
+  std::vector<ShapeRequirement> requirements;  // what operators ask of run-time values; those of shapes follow from the nodes
 
   ValueId add_input(TensorType type, std::string name);
   ValueId add_constant(TensorPtr tensor, std::string name = "");

@@ -21,10 +21,4 @@ struct MemoryPlan {
   LanePlan lanes;
 };
 
-/// A condition that the dims of a call must meet, and what to say when they do not.
-struct ShapeRequirement {
-  Expr condition;
-  std::string message;
-};
-
 }  // namespace ingot

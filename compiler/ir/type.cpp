@@ -53,6 +53,23 @@ Index delinearize(const Shape& shape, const Expr& linear) {
 namespace {
 /// 1, or symbolic but never more: such a dimension gives way like 1. (Where it is 0 the result is empty or the call invalid.)
 bool at_most_one(const Expr& d) { return d.is_const(1) || (!d.is_const() && bounds_of(d).high <= 1); }
+
+Expr at_flag(const Expr& d, const Expr& flag, int64_t value) { return simplify(substitute(d, {{flag.name(), Expr(value)}})); }
+/// A symbol, 0 or 1, at whose 1 the dimension is 1: what a reduction leaves of an axis that only a call names. Else invalid.
+Expr flag_of(const Expr& d) {
+  Expr found;
+  if (d.is_const() || d.op() == ExprOp::Symbol) return found;
+  visit(d, [&](const Expr& x) {
+    const bool flag = x.op() == ExprOp::Symbol && !x.extent().valid() && x.low() == 0 && x.high() == 1;
+    if (flag && !found.valid() && at_flag(d, x, 1).is_const(1)) found = x;
+  });
+  return found;
+}
+/// x is y, or 1 where its flag is set.
+bool gives_way(const Expr& x, const Expr& y) {
+  const Expr flag = flag_of(x);
+  return flag.valid() && proves_equal(at_flag(x, flag, 0), y);
+}
 }  // namespace
 
 Result<Shape> broadcast(const Shape& a, const Shape& b, std::vector<std::pair<Expr, Expr>>* require_equal) {
@@ -63,6 +80,8 @@ Result<Shape> broadcast(const Shape& a, const Shape& b, std::vector<std::pair<Ex
     const Expr y = i + b.size() >= rank ? b[i + b.size() - rank] : Expr(1);
     if (at_most_one(x)) out[i] = y.is_const(1) ? x : y;
     else if (at_most_one(y) || proves_equal(x, y)) out[i] = x;
+    else if (gives_way(x, y)) out[i] = y;
+    else if (gives_way(y, x)) out[i] = x;
     else if (x.is_const() && y.is_const())
       return invalid("shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast");
     else {
@@ -75,8 +94,11 @@ Result<Shape> broadcast(const Shape& a, const Shape& b, std::vector<std::pair<Ex
 
 Index broadcast_index(const Shape& shape, const Index& out) {
   Index index;
-  for (size_t i = 0; i < shape.size(); ++i)
-    index.push_back(at_most_one(shape[i]) ? Expr(0) : out[i + out.size() - shape.size()]);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const Expr at = out[i + out.size() - shape.size()], flag = flag_of(shape[i]);
+    if (at_most_one(shape[i])) index.emplace_back(0);
+    else index.push_back(flag.valid() ? at * (Expr(1) - flag) : at);
+  }
   return index;
 }
 

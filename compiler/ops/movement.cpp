@@ -6,7 +6,7 @@
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/layout_ops.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/open_axes.h"
 
 namespace ingot {
 namespace {
@@ -109,7 +109,8 @@ Result<Values> import_flatten(ImportContext& c) {
   return one(build_reshape(c.builder, c.in(0), {rows, element_count(Shape(in.begin() + axis, in.end()))}));
 }
 Result<Values> import_squeeze(ImportContext& c) {
-  const Shape& in = c.type(0).shape;
+  const Shape in = c.type(0).shape;
+  if (const auto open = INGOT_TRY(open_axes(c, 1, in.size()))) return one(build_reshape(c.builder, c.in(0), kept_dims(c.builder, *open, in)));
   std::vector<int64_t> ones;
   for (size_t i = 0; i < in.size(); ++i)
     if (in[i].is_const(1)) ones.push_back(static_cast<int64_t>(i));
@@ -124,6 +125,11 @@ Result<Values> import_squeeze(ImportContext& c) {
   return one(build_reshape(c.builder, c.in(0), out));
 }
 Result<Values> import_unsqueeze(ImportContext& c) {
+  if (c.has(1)) {
+    const size_t added = INGOT_TRY(c.content(1)).size();
+    if (const auto open = INGOT_TRY(open_axes(c, 1, c.rank(0) + added)))
+      return one(build_reshape(c.builder, c.in(0), spread_dims(c.builder, *open, c.type(0).shape)));
+  }
   const auto raw = c.has(1) ? INGOT_TRY(c.ints(1)) : INGOT_TRY(c.node.ints_or("axes", {}));
   const size_t rank = c.rank(0) + raw.size();
   Shape out(rank);
@@ -162,191 +168,6 @@ Result<Values> import_tile(ImportContext& c) {
   return one(c.builder.add(op("Tile"), ShapeAttrs{repeats}, {c.in(0)}));
 }
 
-// ---- Slice, Split --------------------------------------------------------------------------------------------------------
-Result<Types> infer_slice(const OpView& v) { return same_dtype(v, v.attrs.as<SliceAttrs>().sizes); }
-Expr slice_element(const OpView& v, const Index& out) {
-  const auto& a = v.attrs.as<SliceAttrs>();
-  Index in;
-  for (size_t i = 0; i < out.size(); ++i) in.push_back(a.starts[i] + out[i] * a.steps[i]);
-  return v.read(0, in);
-}
-SliceAttrs whole(const Shape& shape) {
-  SliceAttrs a{std::vector<Expr>(shape.size(), 0), std::vector<Expr>(shape.size(), 1), shape};
-  return a;
-}
-/// A bound of Slice: negative counts from the end, then clamped into [low, high].
-Expr slice_bound(const Expr& bound, const Expr& dim, const Expr& low, const Expr& high) {
-  if (auto b = bound.as_int()) {
-    if (*b >= INT32_MAX) return high;
-    if (*b <= -static_cast<int64_t>(INT32_MAX)) return low;
-    return simplify(max(low, min(high, *b < 0 ? bound + dim : bound)));
-  }
-  const Expr near = max(Expr(-1) - dim, min(bound, dim));  // "to the end" is often the largest number there is
-  return simplify(max(low, min(high, select(lt(near, 0), near + dim, near))));
-}
-struct SliceRange {
-  Expr start, length;
-};
-SliceRange slice_range(const Expr& start, const Expr& end, const Expr& step, const Expr& dim, bool forward) {
-  const Expr high = forward ? dim : dim - 1, low = forward ? Expr(0) : Expr(-1);
-  Expr from = slice_bound(start, dim, 0, high);
-  if (!forward) from = simplify(min(from, dim - 1));
-  const Expr to = slice_bound(end, dim, low, dim);
-  return {from, simplify(max(forward ? ceil_div(to - from, step) : ceil_div(from - to, Expr(0) - step), 0))};
-}
-/// Dimension d is cut; a step that only the call knows may go either way.
-void set_slice(SliceAttrs& a, size_t d, const Expr& start, const Expr& end, const Expr& step, const Expr& dim) {
-  const Expr s = cast(DType::I64, step), forward = simplify(lt(0, s));
-  const SliceRange up = slice_range(start, end, s, dim, true), down = slice_range(start, end, s, dim, false);
-  a.steps[d] = s;
-  a.starts[d] = simplify(select(forward, up.start, down.start));
-  a.sizes[d] = simplify(select(forward, up.length, down.length));
-}
-Result<Values> import_slice(ImportContext& c) {
-  const bool as_inputs = c.has(1);
-  auto list = [&](size_t i, const char* name) -> Result<std::vector<Expr>> {
-    std::vector<Expr> out;
-    if (as_inputs)
-      for (const Expr& e : INGOT_TRY(c.content(i))) out.push_back(cast(DType::I64, e));
-    if (as_inputs) return out;
-    for (int64_t x : INGOT_TRY(c.node.ints_or(name, {}))) out.emplace_back(x);
-    return out;
-  };
-  const auto starts = INGOT_TRY(list(1, "starts")), ends = INGOT_TRY(list(2, "ends"));
-  std::vector<int64_t> all(starts.size());
-  std::iota(all.begin(), all.end(), 0);
-  const auto axes = as_inputs && !c.has(3) ? all : INGOT_TRY(c.axes(3, c.rank(0), all));
-  const auto steps = c.has(4) ? INGOT_TRY(c.content(4)) : std::vector<Expr>(starts.size(), 1);
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
-    return invalid("starts, ends, axes and steps differ in length");
-  SliceAttrs a = whole(c.type(0).shape);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const auto d = static_cast<size_t>(axes[i]);
-    if (steps[i].is_const(0)) return invalid("step 0");
-    set_slice(a, d, starts[i], ends[i], steps[i], c.type(0).shape[d]);
-  }
-  return one(c.builder.add(op("Slice"), a, {c.in(0)}));
-}
-Result<Values> import_split(ImportContext& c) {
-  const auto axis = static_cast<size_t>(INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), c.rank(0))));
-  const Expr dim = c.type(0).shape[axis];
-  std::vector<Expr> sizes;
-  if (c.has(1)) {
-    sizes = INGOT_TRY(c.content(1));
-  } else if (c.node.has("split")) {
-    for (int64_t s : INGOT_TRY(c.node.ints_or("split", {}))) sizes.emplace_back(s);
-  } else {
-    const auto n = static_cast<int64_t>(c.node.outputs.size());
-    const Expr chunk = simplify(ceil_div(dim, n));
-    for (int64_t i = 0; i + 1 < n; ++i) sizes.push_back(chunk);
-    sizes.push_back(simplify(dim - chunk * (n - 1)));
-  }
-  Expr start = 0;
-  Values out;
-  for (const Expr& size : sizes) {
-    SliceAttrs a = whole(c.type(0).shape);
-    a.starts[axis] = simplify(start);
-    a.sizes[axis] = size;
-    out.push_back(INGOT_TRY(c.builder.add(op("Slice"), a, {c.in(0)})));
-    start = start + size;
-  }
-  start = simplify(start);
-  if (start.is_const() && dim.is_const() && !start.same(dim))
-    return invalid(fmt::format("the parts add up to {}, the axis has {}", to_string(start), to_string(dim)));
-  if (out.size() < c.node.outputs.size()) return invalid("fewer parts than outputs");
-  return out;
-}
-
-// ---- Concat, Pad ---------------------------------------------------------------------------------------------------------
-Result<Types> infer_concat(const OpView& v) {
-  TensorType out = v.inputs[0];
-  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
-  for (size_t i = 1; i < v.inputs.size(); ++i) {
-    const TensorType& t = v.inputs[i];
-    if (t.dtype != out.dtype || t.rank() != out.rank()) return invalid("inputs differ in type or rank");
-    for (size_t d = 0; d < t.rank(); ++d) {
-      if (d == axis) continue;
-      if (t.shape[d].is_const() && out.shape[d].is_const() && !t.shape[d].same(out.shape[d]))
-        return invalid(fmt::format("dimension {} differs: {} and {}", d, to_string(out.shape[d]), to_string(t.shape[d])));
-      if (t.shape[d].is_const()) out.shape[d] = t.shape[d];
-    }
-    out.shape[axis] = out.shape[axis] + t.shape[axis];
-  }
-  return Types{out};
-}
-Expr concat_element(const OpView& v, const Index& out) {
-  const auto axis = static_cast<size_t>(v.attrs.as<AxisAttrs>().axis);
-  std::vector<Expr> offsets{0};
-  for (const TensorType& t : v.inputs) offsets.push_back(simplify(offsets.back() + t.shape[axis]));
-  Expr result;
-  for (size_t i = v.inputs.size(); i-- > 0;) {
-    if (v.inputs[i].shape[axis].is_const(0)) continue;
-    Index in = out;
-    in[axis] = out[axis] - offsets[i];
-    const Expr e = v.read(i, in);
-    result = result.valid() ? select(lt(out[axis], offsets[i + 1]), e, result) : e;
-  }
-  return result.valid() ? result : Expr::number(v.inputs[0].dtype, 0);
-}
-Result<Values> import_concat(ImportContext& c) {
-  const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 1)), c.rank(0)));
-  if (c.inputs.size() == 1) return Values{c.in(0)};
-  return one(c.builder.add(op("Concat"), AxisAttrs{axis}, c.inputs));
-}
-
-Result<Types> infer_pad(const OpView& v) {
-  const auto& a = v.attrs.as<PadAttrs>();
-  Shape out = v.inputs[0].shape;
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = simplify(out[i] + a.begins[i] + a.ends[i]);
-    if (auto d = out[i].as_int(); d && *d < 0) return invalid("padding makes a dimension negative");
-  }
-  return same_dtype(v, out);
-}
-Expr pad_element(const OpView& v, const Index& out) {
-  const auto& a = v.attrs.as<PadAttrs>();
-  Index in;
-  Expr inside = Expr::boolean(true);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const Expr dim = v.inputs[0].shape[i];
-    Expr x = out[i] - a.begins[i];
-    if (a.begins[i].is_const(0) && a.ends[i].is_const(0)) { in.push_back(x); continue; }
-    if (a.mode == "edge") x = max(0, min(x, dim - 1));
-    if (a.mode == "wrap") x = floor_mod(x, dim);
-    if (a.mode == "reflect") {  // period 2*(dim-1)
-      const Expr period = max(1, (dim - 1) * 2), y = floor_mod(x, period);
-      x = min(y, period - y);
-      x = min(x, dim - 1);
-    }
-    if (a.mode == "constant") inside = logical_and(inside, logical_and(le(0, x), lt(x, dim)));
-    in.push_back(x);
-  }
-  const Expr fill = v.has(1) ? v.read(1, Index(v.inputs[1].rank(), Expr(0))) : Expr::number(v.inputs[0].dtype, 0);
-  return a.mode == "constant" ? select(inside, v.read(0, in), fill) : v.read(0, in);
-}
-Result<Values> import_pad(ImportContext& c) {
-  PadAttrs a;
-  a.mode = INGOT_TRY(c.node.string_or("mode", "constant"));
-  std::vector<Expr> pads;
-  if (c.has(1)) pads = INGOT_TRY(c.content(1));
-  else for (int64_t p : INGOT_TRY(c.node.ints_or("pads", {}))) pads.emplace_back(p);
-  const size_t rank = c.rank(0);
-  std::vector<int64_t> axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  if (c.has(3)) axes = INGOT_TRY(c.axes(3, rank, axes));
-  if (pads.size() != 2 * axes.size()) return invalid(fmt::format("{} pads for {} axes", pads.size(), axes.size()));
-  a.begins.assign(rank, 0);
-  a.ends.assign(rank, 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    a.begins[static_cast<size_t>(axes[i])] = pads[i];
-    a.ends[static_cast<size_t>(axes[i])] = pads[i + axes.size()];
-  }
-  Values in{c.in(0)};
-  if (c.has(2)) in.push_back(c.in(2));
-  else if (c.node.has("value")) in.push_back(c.builder.scalar(c.type(0).dtype, INGOT_TRY(c.node.float_or("value", 0))));
-  return one(c.builder.add(op("Pad"), a, in));
-}
-
 // ---- for passes ----------------------------------------------------------------------------------------------------------
 Result<Types> infer_unfold(const OpView& v) {
   const auto& a = v.attrs.as<UnfoldAttrs>();
@@ -357,7 +178,8 @@ Result<Types> infer_unfold(const OpView& v) {
 Expr unfold_element(const OpView& v, const Index& out) {
   const auto& a = v.attrs.as<UnfoldAttrs>();
   const Expr& channels = v.inputs[0].shape[3];
-  return v.read(0, {out[0], out[2], out[3] * a.stride + floor_div(out[1], channels), floor_mod(out[1], channels)});
+  const Expr x = v.read(0, {out[0], out[2], out[3] * a.stride + floor_div(out[1], channels), floor_mod(out[1], channels)});
+  return a.used < a.taps ? select(lt(out[1], simplify(channels * a.used)), x, zero_of(x)) : x;
 }
 Expr roll_element(const OpView& v, const Index& out) {
   const auto& a = v.attrs.as<RollAttrs>();
@@ -430,10 +252,6 @@ const OpDef kMovement[] = {
     alias("Unsqueeze", "Reshape", kRules<import_unsqueeze, 1, 11, 13, 21, 23>, 2),
     row<ShapeAttrs>("Expand", "", kRules<import_expand, 8, 13>, infer_reshape, Movement{expand_element}, 2),
     row<ShapeAttrs>("Tile", "", kRules<import_tile, 6, 13>, infer_tile, Movement{tile_element}, 2),
-    row<SliceAttrs>("Slice", "", kRules<import_slice, 1, 10, 11, 13>, infer_slice, Movement{slice_element}, 5),
-    alias("Split", "one Slice a part", kRules<import_split, 2, 11, 13, 18>, 2),
-    row<AxisAttrs>("Concat", "", kRules<import_concat, 4, 11, 13>, infer_concat, Movement{concat_element}, 1 << 20),
-    row<PadAttrs>("Pad", "constant, edge, reflect, wrap; negative pads crop", kRules<import_pad, 2, 11, 13, 18, 19, 21, 23>, infer_pad, Movement{pad_element}, 4),
     row<UnfoldAttrs>("Unfold", "windows of neighbouring columns as channels; internal", {}, infer_unfold, Movement{unfold_element}),
     row<RollAttrs>("Roll", "along one axis, around its end; internal", {}, infer_contiguous, Movement{roll_element, roll_inverse}),
     copy_row("Contiguous", "a copy in the order of its shape; internal"),
@@ -443,18 +261,6 @@ const OpDef kMovement[] = {
 };
 
 }  // namespace
-
-Result<ValueId> build_slice(GraphBuilder& b, ValueId x, size_t axis, Expr start, Expr size, int64_t step) {
-  SliceAttrs a = whole(b.shape(x));
-  a.starts[axis] = simplify(start);
-  a.steps[axis] = step;
-  a.sizes[axis] = simplify(size);
-  return b.add(op("Slice"), a, {x});
-}
-Result<ValueId> build_concat(GraphBuilder& b, std::vector<ValueId> parts, size_t axis) {
-  if (parts.size() == 1) return parts[0];
-  return b.add(op("Concat"), AxisAttrs{static_cast<int64_t>(axis)}, std::move(parts));
-}
 
 std::span<const OpDef> movement_ops() { return kMovement; }
 

@@ -92,8 +92,8 @@ Result<std::vector<Expr>> ImportContext::content(size_t i) const {
   if (!has(i)) return invalid(fmt::format("input {} is missing", i));
   if (Content c = builder.demand_content(inputs[i])) return *c;
   wanted.push_back(inputs[i]);
-  return unsupported(fmt::format("input {} ({}) decides shapes, but its value is computed from data at run time", i,
-                                 to_string(type(i))));
+  const char* why = static_dims(type(i).shape) ? "has more elements than a call looks at" : "has a dynamic number of elements";
+  return unsupported(fmt::format("input {} ({}) decides shapes, but {}", i, to_string(type(i)), why));
 }
 
 Result<std::vector<int64_t>> ImportContext::ints(size_t i) const {

@@ -2,6 +2,7 @@
 // likewise. Ranks come from counting (how many elements go before this one), which needs no sort and runs in parallel; a long
 // axis is thinned out first, block by block, so that the cost stays near linear where few elements are wanted.
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/open_axes.h"
 #include "compiler/ops/ordered.h"
 
 namespace ingot {
@@ -71,8 +72,8 @@ Expr spread_element(const OpView& v, const Index& out) {
 ValueId running_blocks(Compose& g, std::string_view name, ValueId x, RunningOptions o, int level) {
   if (g.failed()) return x;
   RunningAttrs a{o.axis, o.exclusive, o.reverse};
-  const auto extent = g.shape(x)[static_cast<size_t>(o.axis)].as_int();
-  if (extent ? *extent <= kWholeLimit : level >= kMostLevels) return g.node(name, a, {x});
+  const Expr extent = g.shape(x)[static_cast<size_t>(o.axis)];
+  if (bounds_of(extent).high <= kWholeLimit || (!extent.is_const() && level >= kMostLevels)) return g.node(name, a, {x});
   a.block = kBlock;
   const bool sums = name == "CumSum";
   const ValueId inside = g.node(name, a, {x}), blocks = g.node(sums ? "BlockSum" : "BlockProduct", a, {x});
@@ -80,11 +81,15 @@ ValueId running_blocks(Compose& g, std::string_view name, ValueId x, RunningOpti
   return g.binary(sums ? "Add" : "Mul", inside, g.node("SpreadBlocks", a, {before, x}));
 }
 Result<Values> import_running(ImportContext& c) {
-  const auto axis = INGOT_TRY(c.ints(1));
-  if (axis.size() != 1) return invalid("axis needs one element");
-  const RunningOptions o{INGOT_TRY(wrap_axis(axis[0], c.rank(0))), INGOT_TRY(c.node.int_or("exclusive", 0)) != 0,
-                         INGOT_TRY(c.node.int_or("reverse", 0)) != 0};
+  if (INGOT_TRY(c.content(1)).size() != 1) return invalid("axis needs one element");
+  RunningOptions o{0, INGOT_TRY(c.node.int_or("exclusive", 0)) != 0, INGOT_TRY(c.node.int_or("reverse", 0)) != 0};
   Compose g(c.builder);
+  if (const auto open = INGOT_TRY(open_axes(c, 1, c.rank(0)))) {
+    o.axis = static_cast<int64_t>(c.rank(0)) - 1;
+    const ValueId y = running(g, c.node.op, g.take(axes_to_end(c.builder, c.in(0), *open)), o);
+    return g.failed() ? g.result({}) : one(axes_from_end(c.builder, y, *open, c.type(0).shape));
+  }
+  o.axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.ints(1))[0], c.rank(0)));
   return g.result({running(g, c.node.op, c.in(0), o)});
 }
 

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "compiler/expr/simplify.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/open_axes.h"
 
 namespace ingot {
 namespace {
@@ -86,40 +86,48 @@ Result<AxesAttrs> read_axes(ImportContext& c) {
 /// An empty list of axes reduces nothing when noop_with_empty_axes says so.
 Result<bool> is_noop(ImportContext& c) {
   if (INGOT_TRY(c.node.int_or("noop_with_empty_axes", 0)) == 0) return false;
-  if (c.has(1)) return INGOT_TRY(c.ints(1)).empty();
+  if (c.has(1)) return INGOT_TRY(c.content(1)).empty();
   return INGOT_TRY(c.node.ints_or("axes", {})).empty();
 }
+/// The result of `build(x, axes)`, where axes that only a call knows are the last ones of x.
+template <class F>
+Result<Values> over_axes(ImportContext& c, F build) {
+  const auto open = INGOT_TRY(open_axes(c, 1, c.rank(0)));
+  if (!open) return one(build(c.in(0), INGOT_TRY(read_axes(c))));
+  AxesAttrs a;
+  a.keep = INGOT_TRY(c.node.int_or("keepdims", 1)) != 0;
+  for (size_t d = open->rank() - open->count(); d < open->rank(); ++d) a.axes.push_back(static_cast<int64_t>(d));
+  const Shape reduced = reduced_dims(*open, c.type(0).shape);
+  const ValueId x = INGOT_TRY(axes_to_end(c.builder, c.in(0), *open)), y = INGOT_TRY(build(x, a));
+  return a.keep ? one(axes_from_end(c.builder, y, *open, reduced)) : Values{y};
+}
 Result<Values> import_reduce(ImportContext& c) {
-  AxesAttrs a = INGOT_TRY(read_axes(c));
   if (INGOT_TRY(is_noop(c))) {
     // Over no axes a sum is the element itself, but norms and logarithms still apply: reduce an added axis of one.
     Shape s = c.type(0).shape;
     s.push_back(1);
     const ValueId x = INGOT_TRY(build_reshape(c.builder, c.in(0), s));
-    a = AxesAttrs{{static_cast<int64_t>(s.size() - 1)}, false};
-    return one(c.builder.add(op(c.node.op), a, {x}));
+    return one(c.builder.add(op(c.node.op), AxesAttrs{{static_cast<int64_t>(s.size() - 1)}, false}, {x}));
   }
-  return one(c.builder.add(op(c.node.op), a, {c.in(0)}));
+  return over_axes(c, [&](ValueId x, const AxesAttrs& a) { return c.builder.add(op(c.node.op), a, {x}); });
 }
 /// max + log(sum(exp(x - max))): the plain form overflows.
-Result<Values> import_log_sum_exp(ImportContext& c) {
-  const AxesAttrs a = INGOT_TRY(read_axes(c));
-  GraphBuilder& b = c.builder;
-  if (INGOT_TRY(is_noop(c))) return Values{c.in(0)};
-  const ValueId top = INGOT_TRY(build_reduce(b, "ReduceMax", c.in(0), a.axes, true));
+Result<ValueId> build_log_sum_exp(GraphBuilder& b, ValueId x, const AxesAttrs& a) {
+  const ValueId top = INGOT_TRY(build_reduce(b, "ReduceMax", x, a.axes, true));
   // An infinite maximum would give inf - inf.
   const ValueId finite = INGOT_TRY(b.add(op("FiniteOrZero"), {top}));
-  const ValueId e = INGOT_TRY(b.add(op("Exp"), {INGOT_TRY(build_binary(b, "Sub", c.in(0), finite))}));
+  const ValueId e = INGOT_TRY(b.add(op("Exp"), {INGOT_TRY(build_binary(b, "Sub", x, finite))}));
   const ValueId sum = INGOT_TRY(build_reduce(b, "ReduceSum", e, a.axes, true));
-  ValueId y = INGOT_TRY(build_binary(b, "Add", finite, INGOT_TRY(b.add(op("Log"), {sum}))));
-  if (!a.keep) {
-    AxesAttrs flat = a;
-    Shape s;
-    for (size_t d = 0; d < c.rank(0); ++d)
-      if (!reduces(flat, d)) s.push_back(c.type(0).shape[d]);
-    y = INGOT_TRY(build_reshape(b, y, s));
-  }
-  return Values{y};
+  const ValueId y = INGOT_TRY(build_binary(b, "Add", finite, INGOT_TRY(b.add(op("Log"), {sum}))));
+  if (a.keep) return y;
+  Shape s;
+  for (size_t d = 0; d < b.shape(x).size(); ++d)
+    if (!reduces(a, d)) s.push_back(b.shape(x)[d]);
+  return build_reshape(b, y, s);
+}
+Result<Values> import_log_sum_exp(ImportContext& c) {
+  if (INGOT_TRY(is_noop(c))) return Values{c.in(0)};
+  return over_axes(c, [&](ValueId x, const AxesAttrs& a) { return build_log_sum_exp(c.builder, x, a); });
 }
 Result<Values> import_arg(ImportContext& c) {
   AxesAttrs a;

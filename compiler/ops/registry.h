@@ -30,6 +30,7 @@ void add_ops(std::span<const OpDef> rows);
 // The families, one per file.
 std::span<const OpDef> pointwise_ops();
 std::span<const OpDef> movement_ops();
+std::span<const OpDef> parts_ops();
 std::span<const OpDef> shape_ops();
 std::span<const OpDef> reduce_ops();
 std::span<const OpDef> contraction_ops();
@@ -53,6 +54,7 @@ std::span<const OpDef> linear_attention_ops();
 std::span<const OpDef> contrib_ops();
 std::span<const OpDef> control_ops();
 std::span<const OpDef> selection_ops();
+std::span<const OpDef> open_axes_ops();
 std::span<const OpDef> internal_ops();
 
 }  // namespace ingot

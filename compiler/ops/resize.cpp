@@ -79,22 +79,43 @@ Result<ResizeAttrs> read_modes(ImportContext& c, const char* transform) {
   a.extrapolation = INGOT_TRY(c.node.float_or("extrapolation_value", 0));
   return a;
 }
-Status set_scales(ResizeAttrs& a, const Shape& in, const std::vector<Expr>& scales, const std::vector<size_t>& axes) {
+/// floor(dim * scale), in the precision in which a constant is computed.
+Expr scaled(GraphBuilder& b, const Expr& dim, const Expr& scale) {
+  if (!scale.is_const()) return b.named(cast(DType::I64, call(Fn::Floor, cast(DType::F64, dim) * cast(DType::F64, scale))));
+  const double s = scale.float_value();
+  if (s == std::floor(s)) return simplify(dim * static_cast<int64_t>(s));
+  if (dim.as_int()) return static_cast<int64_t>(std::floor(static_cast<double>(*dim.as_int()) * s));
+  if (1 / s == std::floor(1 / s)) return simplify(floor_div(dim, static_cast<int64_t>(1 / s)));
+  return b.named(cast(DType::I64, call(Fn::Floor, cast(DType::F64, dim) * Expr::real(DType::F64, s))));
+}
+Status set_scales(ImportContext& c, ResizeAttrs& a, const Shape& in, const std::vector<Expr>& scales, const std::vector<size_t>& axes) {
   a.sizes = in;
   a.scales.assign(in.size(), f32(1));
+  a.by_scale = true;
   if (scales.size() != axes.size()) return invalid(fmt::format("{} scales for {} axes", scales.size(), axes.size()));
   for (size_t i = 0; i < axes.size(); ++i) {
     const size_t d = axes[i];
-    if (!scales[i].is_const()) return unsupported("scales that depend on a dynamic dimension");
-    const double s = scales[i].float_value();
-    if (!(s > 0)) return invalid("scales must be positive");
-    a.scales[d] = f32(s);
-    if (s == std::floor(s)) a.sizes[d] = simplify(in[d] * static_cast<int64_t>(s));
-    else if (in[d].as_int()) a.sizes[d] = static_cast<int64_t>(std::floor(static_cast<double>(*in[d].as_int()) * s));
-    else if (1 / s == std::floor(1 / s)) a.sizes[d] = simplify(floor_div(in[d], static_cast<int64_t>(1 / s)));
-    else return unsupported(fmt::format("scale {} of a dynamic dimension", s));
+    const Expr scale = cast(DType::F32, scales[i]);
+    if (scale.is_const() && !(scale.float_value() > 0)) return invalid("scales must be positive");
+    if (!scale.is_const())
+      c.builder.require(lt(f32(0), scale), fmt::format("{} \"{}\": scales must be positive", c.node.op, c.node.name));
+    a.scales[d] = scale;
+    a.sizes[d] = scaled(c.builder, in[d], scale);
   }
   return {};
+}
+/// One scale for every axis: the smallest or the largest that a size asks for.
+void keep_aspect(GraphBuilder& b, ResizeAttrs& a, const Shape& in, const std::vector<Expr>& sizes, const std::vector<size_t>& axes,
+                 bool smallest) {
+  Expr best;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Expr s = cast(DType::F64, sizes[i]) / cast(DType::F64, in[axes[i]]);
+    best = !best.valid() ? s : smallest ? min(best, s) : max(best, s);
+  }
+  for (size_t d : axes) {
+    a.scales[d] = cast(DType::F32, best);
+    a.sizes[d] = b.named(cast(DType::I64, call(Fn::Floor, best * cast(DType::F64, in[d]) + Expr::real(DType::F64, 0.5))));
+  }
 }
 Status set_sizes(ImportContext& c, ResizeAttrs& a, const Shape& in, const std::vector<Expr>& sizes, const std::vector<size_t>& axes) {
   a.sizes = in;
@@ -102,16 +123,7 @@ Status set_sizes(ImportContext& c, ResizeAttrs& a, const Shape& in, const std::v
   if (sizes.size() != axes.size()) return invalid(fmt::format("{} sizes for {} axes", sizes.size(), axes.size()));
   const std::string policy = INGOT_TRY(c.node.string_or("keep_aspect_ratio_policy", "stretch"));
   if (policy != "stretch") {
-    double best = 0;
-    for (size_t i = 0; i < axes.size(); ++i) {
-      if (!sizes[i].as_int() || !in[axes[i]].as_int()) return unsupported("keep_aspect_ratio_policy over dynamic dimensions");
-      const double s = sizes[i].float_value() / in[axes[i]].float_value();
-      best = i == 0 ? s : policy == "not_larger" ? std::min(best, s) : std::max(best, s);
-    }
-    for (size_t d : axes) {
-      a.scales[d] = f32(best);
-      a.sizes[d] = static_cast<int64_t>(std::floor(best * in[d].float_value() + 0.5));
-    }
+    keep_aspect(c.builder, a, in, sizes, axes, policy == "not_larger");
     return {};
   }
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -128,7 +140,7 @@ Status set_sizes(ImportContext& c, ResizeAttrs& a, const Shape& in, const std::v
   return {};
 }
 Result<Values> finish(ImportContext& c, const ResizeAttrs& a) {
-  if (a.mode == "cubic" || a.antialias || a.exclude) return one(c.builder.add(op("ResizeFilter"), a, {c.in(0)}));
+  if (a.mode == "cubic" || a.antialias || a.exclude) return one(build_filter(c.builder, c.in(0), a));
   if (!a.crops() && same_shape(a.sizes, c.type(0).shape)) return Values{c.in(0)};
   return one(c.builder.add(op("Resize"), a, {c.in(0)}));
 }
@@ -143,7 +155,7 @@ Result<Values> import_upsample(ImportContext& c) {
   if (c.has(1)) scales = INGOT_TRY(c.content(1));
   else if (auto it = c.node.attrs.find("scales"); it != c.node.attrs.end())
     for (double s : std::get<std::vector<double>>(it->second)) scales.push_back(f32(s));
-  INGOT_TRY(set_scales(a, c.type(0).shape, scales, every_axis(c.rank(0))));
+  INGOT_TRY(set_scales(c, a, c.type(0).shape, scales, every_axis(c.rank(0))));
   return finish(c, a);
 }
 /// Which part of each axis tf_crop_and_resize samples, in shares of its length.
@@ -168,7 +180,7 @@ Result<Values> import_resize(ImportContext& c) {
   }
   if (a.crops()) INGOT_TRY(read_roi(c, a, axes));
   const bool by_scale = c.has(2) && !INGOT_TRY(c.content(2)).empty();
-  if (by_scale) INGOT_TRY(set_scales(a, c.type(0).shape, INGOT_TRY(c.content(2)), axes));
+  if (by_scale) INGOT_TRY(set_scales(c, a, c.type(0).shape, INGOT_TRY(c.content(2)), axes));
   else if (c.has(3)) INGOT_TRY(set_sizes(c, a, c.type(0).shape, INGOT_TRY(c.content(3)), axes));
   else return invalid("neither scales nor sizes");
   return finish(c, a);

@@ -63,8 +63,13 @@ Result<Types> infer_scatter(const OpView& v) {
 }
 
 // ---- the last update -----------------------------------------------------------------------------------------------------
+/// The axes of the data that an update is looked for along: ScatterND's updates are slices, which have one source.
+size_t source_rank(const OpView& v) { return is_nd(v) ? static_cast<size_t>(*v.inputs[1].shape.back().as_int()) : v.inputs[0].rank(); }
 // Inputs: data (only its shape), indices. 1 + the row-major position of the last update, 0 for none.
-Result<Types> infer_source(const OpView& v) { return Types{{DType::I64, v.inputs[0].shape}}; }
+Result<Types> infer_source(const OpView& v) {
+  const Shape& data = v.inputs[0].shape;
+  return Types{{DType::I64, Shape(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(source_rank(v)))}};
+}
 template <Combine combine>
 ReductionForm search_form(const OpView& v) {
   ReductionForm f;
@@ -77,7 +82,7 @@ Expr source_value(const OpView& v, const Index& out, const Index& at) {
 }
 // Inputs: data, indices (only their shape), updates, source.
 Expr take_element(const OpView& v, const Index& out) {
-  const Expr source = v.read(3, out);
+  const Expr source = v.read(3, Index(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(source_rank(v))));
   const Index at = delinearize(searched(v), max(source - 1, 0));
   Index safe = out;
   if (!is_nd(v))  // updates may be smaller than the data where nothing hits

@@ -73,8 +73,9 @@ Result<Values> import_range(ImportContext& c) {
   const Expr start = INGOT_TRY(c.content(0))[0], limit = INGOT_TRY(c.content(1))[0], step = INGOT_TRY(c.content(2))[0];
   Expr count;
   if (is_float(start.type())) {
-    if (!start.is_const() || !limit.is_const() || !step.is_const()) return unsupported("a float range over dynamic dimensions");
-    count = static_cast<int64_t>(std::max(0.0, std::ceil((limit.float_value() - start.float_value()) / step.float_value())));
+    const auto wide = [](const Expr& e) { return cast(DType::F64, e); };
+    const Expr steps = call(Fn::Ceil, (wide(limit) - wide(start)) / wide(step));
+    count = c.builder.named(max(0, cast(DType::I64, steps)));
   } else {
     if (step.is_const(0)) return invalid("a step of 0");
     const Expr a = cast(DType::I64, start), b = cast(DType::I64, limit), s = cast(DType::I64, step);
@@ -141,7 +142,7 @@ Expr one_hot_element(const OpView& v, const Index& out) {
   return select(hit, v.read(1, {1}), v.read(1, {0}));
 }
 Result<Values> import_one_hot(ImportContext& c) {
-  const Expr depth = cast(DType::I64, INGOT_TRY(c.content(1))[0]);
+  const Expr depth = c.builder.dimension(cast(DType::I64, INGOT_TRY(c.content(1))[0]));
   const int64_t axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", -1)), c.rank(0) + 1));
   return one(c.builder.add(op("OneHot"), OneHotAttrs{axis, depth}, {c.in(0), c.in(2)}));
 }

@@ -5,6 +5,7 @@
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/compose.h"
+#include "compiler/ops/layout_ops.h"
 
 namespace ingot {
 namespace {
@@ -50,28 +51,23 @@ Result<Values> import_unpool(ImportContext& c) {
   if (!c.has(2)) return g.result({y});
   const auto wanted = INGOT_TRY(c.content(2));
   if (wanted.size() != x.size()) return invalid("output_shape needs one entry a dimension");
-  for (size_t d = 2; d < x.size() && !g.failed(); ++d) {
-    const Expr more = simplify(wanted[d] - g.shape(y)[d]);
-    if (more.is_const(0)) continue;
-    if (!more.as_int() || *more.as_int() < 0) return unsupported("an output_shape that is smaller or dynamic");
-    Shape s = g.shape(y);
-    s[d] = more;
-    y = g.concat({y, g.full(g.dtype(y), 0, s)}, d);
+  if (g.failed()) return g.result({});
+  std::vector<Expr> none(x.size(), Expr(0)), more = none;
+  for (size_t d = 2; d < x.size(); ++d) {
+    more[d] = simplify(cast(DType::I64, wanted[d]) - g.shape(y)[d]);
+    if (more[d].as_int() && *more[d].as_int() < 0) return unsupported("an output_shape that is smaller");
+    c.builder.require(le(0, more[d]), fmt::format("MaxUnpool \"{}\": output_shape must not be smaller than the pools", c.node.name));
   }
-  return g.result({y});
+  return one(build_pad(c.builder, y, none, more));
 }
 
 // ---- Col2Im --------------------------------------------------------------------------------------------------------------
 struct FoldAttrs {
-  std::vector<Expr> image;
-  std::vector<int64_t> block, strides, dilations, pads;
+  std::vector<Expr> image, block;
+  std::vector<int64_t> strides, dilations, pads;
   INGOT_FIELDS(image, block, strides, dilations, pads)
 };
-int64_t taps_in(const FoldAttrs& a) {
-  int64_t n = 1;
-  for (int64_t b : a.block) n *= b;
-  return n;
-}
+Expr taps_in(const FoldAttrs& a) { return product(a.block); }
 Result<Types> infer_fold(const OpView& v) {
   const auto& a = v.attrs.as<FoldAttrs>();
   Shape out{v.inputs[0].shape[0], simplify(floor_div(v.inputs[0].shape[1], taps_in(a)))};
@@ -80,7 +76,7 @@ Result<Types> infer_fold(const OpView& v) {
 }
 ReductionForm fold_form(const OpView& v) {
   ReductionForm f;
-  for (int64_t b : v.attrs.as<FoldAttrs>().block) f.extents.emplace_back(b);
+  f.extents = v.attrs.as<FoldAttrs>().block;
   return f;
 }
 Expr fold_value(const OpView& v, const Index& out, const Index& taps) {
@@ -90,9 +86,9 @@ Expr fold_value(const OpView& v, const Index& out, const Index& taps) {
   Index at;
   Expr inside = Expr::boolean(true);
   for (size_t d = 0; d < rank; ++d) {
-    const int64_t reach = (a.block[d] - 1) * a.dilations[d] + 1;
-    columns.push_back(simplify(floor_div(a.image[d] + a.pads[d] + a.pads[d + rank] - reach, a.strides[d]) + 1));
-    window.emplace_back(a.block[d]);
+    const Expr reach = (a.block[d] - 1) * a.dilations[d] + 1;
+    columns.push_back(simplify(floor_div(a.image[d] + (a.pads[d] + a.pads[d + rank]) - reach, a.strides[d]) + 1));
+    window.push_back(a.block[d]);
     const Expr t = out[d + 2] + a.pads[d] - taps[d] * a.dilations[d], column = simplify(floor_div(t, a.strides[d]));
     inside = logical_and(inside, simplify(logical_and(eq(floor_mod(t, a.strides[d]), 0), logical_and(le(0, column), lt(column, columns[d])))));
     at.push_back(max(0, min(column, columns[d] - 1)));
@@ -102,8 +98,8 @@ Expr fold_value(const OpView& v, const Index& out, const Index& taps) {
 }
 Result<Values> import_fold(ImportContext& c) {
   FoldAttrs a;
-  a.image = INGOT_TRY(c.content(1));
-  a.block = INGOT_TRY(c.ints(2));
+  for (const Expr& e : INGOT_TRY(c.content(1))) a.image.push_back(c.builder.dimension(cast(DType::I64, e)));
+  for (const Expr& e : INGOT_TRY(c.content(2))) a.block.push_back(c.builder.dimension(cast(DType::I64, e)));
   const size_t rank = a.block.size();
   a.strides = INGOT_TRY(c.node.ints_or("strides", std::vector<int64_t>(rank, 1)));
   a.dilations = INGOT_TRY(c.node.ints_or("dilations", std::vector<int64_t>(rank, 1)));
@@ -111,7 +107,7 @@ Result<Values> import_fold(ImportContext& c) {
   if (c.rank(0) != 3 || a.image.size() != rank || a.strides.size() != rank || a.dilations.size() != rank || a.pads.size() != 2 * rank)
     return invalid("input, image_shape, block_shape and attributes do not fit");
   for (size_t d = 0; d < rank; ++d)
-    if (a.block[d] < 1 || a.strides[d] < 1 || a.dilations[d] < 1) return invalid("block, strides and dilations must be positive");
+    if ((a.block[d].as_int() && *a.block[d].as_int() < 1) || a.strides[d] < 1 || a.dilations[d] < 1) return invalid("block, strides and dilations must be positive");
   return one(c.builder.add(op("Col2Im"), a, {c.in(0)}));
 }
 

@@ -5,6 +5,7 @@
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/compose.h"
+#include "compiler/ops/layout_ops.h"
 #include "compiler/ops/spatial.h"
 
 namespace ingot {
@@ -197,30 +198,15 @@ Result<Values> import_crop_pad(ImportContext& c) {
   for (size_t d = 0; d < target.size(); ++d) all.push_back(static_cast<int64_t>(d));
   auto axes = INGOT_TRY(c.node.ints_or("axes", all));
   if (axes.size() != target.size()) return invalid("axes and shape differ in length");
-  Compose g(c.builder);
-  ValueId x = c.in(0);
+  const Shape in = c.type(0).shape;
+  std::vector<Expr> begins(in.size(), Expr(0)), ends = begins;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const auto d = static_cast<size_t>(INGOT_TRY(wrap_axis(axes[i], c.rank(0))));
-    if (g.failed()) break;
-    const auto have = g.shape(x)[d].as_int(), want = target[i].as_int();
-    if (!have || !want) return unsupported("dynamic sizes");
-    if (*want <= *have) {
-      x = g.slice(x, d, (*have - *want) / 2, *want);
-      continue;
-    }
-    auto zeros = [&](int64_t n) {
-      Shape s = g.shape(x);
-      s[d] = n;
-      return g.full(g.dtype(x), 0, s);
-    };
-    const int64_t before = (*want - *have) / 2;
-    std::vector<ValueId> parts;
-    if (before > 0) parts.push_back(zeros(before));
-    parts.push_back(x);
-    parts.push_back(zeros(*want - *have - before));
-    x = g.concat(parts, d);
+    const auto d = static_cast<size_t>(INGOT_TRY(wrap_axis(axes[i], in.size())));
+    const Expr want = cast(DType::I64, target[i]), more = want - in[d], less = in[d] - want;
+    begins[d] = select(lt(want, in[d]), Expr(0) - floor_div(less, 2), floor_div(more, 2));
+    ends[d] = more - begins[d];
   }
-  return g.result({x});
+  return one(build_pad(c.builder, c.in(0), std::move(begins), std::move(ends)));
 }
 
 constexpr int64_t kMostRows = 6;  // minors double with every row
@@ -264,7 +250,7 @@ const OpDef kVision[] = {
     lowered_row<RoiAttrs>("RoiMax", "internal", {}, infer_roi, Reduction{roi_form<Combine::Max>, roi_value}, 3, 3),
     lowered_row<DeformAttrs>("DeformConv", "two spatial dimensions", kRules<import_deform, 19, 22>, infer_deform,
                              Reduction{deform_form, deform_value}, 3, 5),
-    import_row("CenterCropPad", "Slice, Concat", kRules<import_crop_pad, 18>, 2, 2),
+    import_row("CenterCropPad", "Pad", kRules<import_crop_pad, 18>, 2, 2),
     lowered_row<void>("Det", "up to 6x6", kRules<import_det, 11, 22>, infer_det, Element{det_element}, 1, 1),
 };
 

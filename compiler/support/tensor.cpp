@@ -1,5 +1,6 @@
 #include "compiler/support/tensor.h"
 
+#include <bit>
 #include <cstdlib>
 
 namespace ingot {
@@ -40,6 +41,12 @@ Tensor Tensor::scalar(DType type, double value) {
   Tensor t(type, {});
   is_float(type) ? t.set_float(0, value) : t.set_int(0, static_cast<int64_t>(value));
   return t;
+}
+
+int64_t Tensor::bits_at(int64_t i) const {
+  if (!is_float(type_)) return int_at(i);
+  const double v = float_at(i);
+  return type_ == DType::F64 ? std::bit_cast<int64_t>(v) : std::bit_cast<int32_t>(static_cast<float>(v));
 }
 
 Tensor Tensor::ints(const std::vector<int64_t>& values) {

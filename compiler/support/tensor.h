@@ -33,6 +33,8 @@ class Tensor {
 
   double float_at(int64_t i) const { return load_float(type_, static_cast<const char*>(data_) + i * stride()); }
   int64_t int_at(int64_t i) const { return load_int(type_, static_cast<const char*>(data_) + i * stride()); }
+  /// The element as an i64: an integer itself, the bits of a float, of narrow ones as f32. Symbols carry elements so.
+  int64_t bits_at(int64_t i) const;
   void set_float(int64_t i, double v) { store_float(type_, static_cast<char*>(mutable_data()) + i * stride(), v); }
   void set_int(int64_t i, int64_t v) { store_int(type_, static_cast<char*>(mutable_data()) + i * stride(), v); }
 

@@ -331,7 +331,7 @@ Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DTy
 }
 
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
-            DType type) {
+            DType type, int64_t present) {
   const int64_t pad = filter / 2, p = (h + 2 * pad - filter) / stride + 1, q = (w + 2 * pad - filter) / stride + 1;
   const Expr in = index("n", n), ic = index("c", c), ip = index("p", p), iq = index("q", q), io = index("o", out),
              r = index("r", filter), s = index("s", filter);
@@ -351,7 +351,8 @@ Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t fil
   product.m = {axis(in), axis(ip), axis(iq)};
   product.n = {axis(io)};
   product.k = nhwc ? std::vector<Axis>{axis(r), axis(s), axis(ic)} : std::vector<Axis>{axis(ic), axis(r), axis(s)};
-  product.a = select(inside, Expr::load(0, type, from), f32(0));
+  const Expr pixel = Expr::load(0, type, from);
+  product.a = select(inside, present > 0 ? select(lt(ic, present), pixel, f32(0)) : pixel, f32(0));
   product.b = Expr::load(1, type, weight);
   product.a_type = product.b_type = type;
   product.acc = Expr::local("acc", DType::F32);
@@ -359,7 +360,8 @@ Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t fil
   product.epilogue.push_back(
       {Store{3, nhwc ? ((in * p + ip) * q + iq) * out + io : ((in * out + io) * p + ip) * q + iq, max(sum, f32(0))}});
   k.body.push_back({product});
-  return {fmt::format("conv{}x{}_s{}_{}_{}", filter, filter, stride, nhwc ? "nhwc" : "nchw", name_of(type)),
+  return {fmt::format("conv{}x{}_s{}_{}_{}{}", filter, filter, stride, nhwc ? "nhwc" : "nchw", name_of(type),
+                      present > 0 ? fmt::format("_of{}", present) : ""),
           k,
           {},
           size_of(type) == 2 ? 2e-3 : 1e-5};
@@ -466,6 +468,8 @@ std::vector<Sample> all_samples() {
           conv(1, 65, 5, 3, 16, 3, 1, true),
           conv(2, 64, 5, 3, 40, 3, 1, true, DType::F16),
           conv(1, 16, 9, 10, 24, 3, 2, true, DType::F16),
+          conv(1, 16, 9, 10, 24, 3, 2, true, DType::F16, 12),
+          conv(1, 16, 9, 10, 24, 3, 1, true, DType::F32, 12),
           conv(2, 12, 7, 7, 40, 3, 1, false, DType::F16),
           dynamic_matmul(70, 72, 300, DType::F32),
           dynamic_matmul(37, 40, 64, DType::F16),

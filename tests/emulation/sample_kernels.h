@@ -39,7 +39,7 @@ Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type,
               bool batched_w = false);
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
-            DType type = DType::F32);
+            DType type = DType::F32, int64_t present = 0);  // channels from `present` on count as zeros; 0: none does
 /// x w + bias with rows known at run time only.
 Sample dynamic_matmul(int64_t rows, int64_t n, int64_t k, DType type);
 /// relu(x / 2 + 1/4) w + residual: the elements of an operand are computed.

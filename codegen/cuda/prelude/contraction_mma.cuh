@@ -4,7 +4,8 @@
 // A kernel brings three functors and a Plan:
 //   PrologueA   side(b, m), depth(k): what an element needs of its row, computed once for a thread, and of its place
 //               along k; then, for a_vector elements,
-//                 raw:      at(from, side, depth): where they lie in memory; false: they are zeros, and nothing is read
+//                 raw:      at(from, side, depth): where they lie in memory; false: they are zeros, and nothing is read.
+//                           Of 16 bytes it may say how many elements are there, from the first on
 //                 computed: a(out, side, depth): their values. They are k + i (along k) or m + i (along m)
 //   PrologueB   the same for n
 //   Epilogue    e(b, m, n, acc): called for e_vector neighbouring results along n (or m: out_along_m)

@@ -19,11 +19,12 @@ INGOT_DEV void cp_async16(u32 to, const void* from, u32 bytes = 16) {
     })
 }
 /// The same for 4 or 8 bytes: either all of them, or zeros.
-template <int Bytes> INGOT_DEV void cp_async_some(u32 to, const void* from, bool inside) {
+template <int Bytes> INGOT_DEV void cp_async_some(u32 to, const void* from, u32 bytes) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async copies 4, 8 or 16 bytes");
   if constexpr (Bytes == 16) {
-    cp_async16(to, from, inside ? 16 : 0);
+    cp_async16(to, from, bytes);
   } else {
+    const bool inside = bytes != 0;
     INGOT_HOST(emu_cp_async_some(to, from, Bytes, inside);)
     INGOT_PTX(
       if constexpr (kArch >= 80) {

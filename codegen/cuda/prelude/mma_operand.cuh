@@ -13,6 +13,10 @@ INGOT_DEV void set_element(float& to, float value) { to = value; }
 INGOT_DEV void set_element(f16& to, float value) { to = to_f16(value); }
 INGOT_DEV void set_element(bf16& to, float value) { to = to_bf16(value); }
 
+/// How many elements of a vector are there: all or none, or as many as the functor says.
+template <int Vector> INGOT_DEV int elements_of(bool inside) { return inside ? Vector : 0; }
+template <int Vector> INGOT_DEV int elements_of(int there) { return there; }
+
 /// One operand: a thread's share of its tile, the way into shared memory, and the way from there into registers.
 /// `Swizzled`: in the form that wgmma reads, 128-byte rows whose 16-byte chunks are permuted; an operand that is not
 /// along k lies in panels of 64 columns.
@@ -88,9 +92,9 @@ struct MmaOperand {
         if (!mine(j)) continue;
         const Index k = k_begin + step * Plan::tile_k + k_of(j);
         const T* from;
-        bool in = inside[kSides == 1 ? 0 : j] && k < k_end;
-        in &= prologue.at(from, side[kSides == 1 ? 0 : j], depth_of(prologue, step, j, k));
-        cp_async_some<Vector * kSize>(stage + place_of(j), from, in);
+        const bool in = inside[kSides == 1 ? 0 : j] && k < k_end;
+        const int there = elements_of<Vector>(prologue.at(from, side[kSides == 1 ? 0 : j], depth_of(prologue, step, j, k)));
+        cp_async_some<Vector * kSize>(stage + place_of(j), from, in ? there * kSize : 0);
       }
     }
   }
