@@ -279,7 +279,7 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
 
 TEST_CASE("faults in sliding windows", "[emulated]") {
   constexpr const char* kWindow = "prelude/window.cuh";
-  const Sample sample = depthwise(1, 14, 14, 24, 5, 2, DType::F16);
+  const Sample sample = depthwise(2, 14, 14, 24, 5, 2, DType::F16);
   const Fault faults[] = {
       {"columns outside the image are read", kWindow, "if (row && window.inside_x(x + i))", "if (row)", "wrong"},
       {"rows outside the image are read", kWindow, "if (row && window.inside_x(x + i))", "if (window.inside_x(x + i))",

@@ -248,6 +248,7 @@ Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int
                     {input("x", type, {n, h, w, c}), input("w", type, {filter, filter, c}), input("bias", type, {c}),
                      output("out0", type, {n, p, q, c})},
                     {axis(in), axis(ip), axis(iq), axis(ic)});
+  k.buffers[1].is_constant = true;
   const Expr y = ip * stride + r - pad, x = iq * stride + s - pad;
   const Expr inside =
       simplify(logical_and(logical_and(ge(y, Expr(0)), lt(y, Expr(h))), logical_and(ge(x, Expr(0)), lt(x, Expr(w)))));
