@@ -33,6 +33,7 @@ class Former {
       if (groups_.is_free(n) && is_window(n)) grow_epilogue(groups_.open("windows", n));
     for (NodeId n : groups_.order())
       if (groups_.is_free(n) && g_.node(n).op->lowers_as<Reduction>()) grow_rows(groups_.open("rows", n));
+    chain_groups(groups_, ctx_);
     for (auto it = groups_.order().rbegin(); it != groups_.order().rend(); ++it)
       if (groups_.is_free(*it)) place(*it);
   }
@@ -262,7 +263,7 @@ class Former {
     r.prologue_flops += scalar_flops(g_.node(id));
   }
   /// The group computes an element that its anchor reads once for each tile or tap.
-  static bool reads_often(const Group& r) { return r.kind == "contraction" || r.kind == "windows" || r.kind == "attention"; }
+  static bool reads_often(const Group& r) { return r.kind != "points" && r.kind != "rows"; }
   /// Why group `reader` cannot compute node n where it reads it; null when it can.
   const char* inline_refusal(int reader, NodeId id) {
     const Node& n = g_.node(id);

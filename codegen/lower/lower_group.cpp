@@ -12,7 +12,7 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction", "attention"};
+constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction", "attention", "chain"};
 
 /// How many elements of an input the body reads: those of its slices, where that is all that reads it.
 Expr elements_read(const Graph& body, ValueId v) {
@@ -51,11 +51,6 @@ void declare_buffers(const Graph& graph, const Node& node, Kernel& k) {
   }
 }
 
-Index fresh_index(const std::string& prefix, const Shape& shape) {
-  Index index;
-  for (size_t d = 0; d < shape.size(); ++d) index.push_back(Expr::index(prefix + std::to_string(d), shape[d]));
-  return index;
-}
 void lower_points(GroupValues& values, Kernel& k) {
   const Graph& body = values.body();
   const Index index = fresh_index("i", body.value(body.outputs[0]).type.shape);
@@ -91,28 +86,6 @@ void lower_contraction(GroupValues& values, Kernel& k) {
   c.epilogue = epilogue_of(values, n.outputs[0], out, c.acc);
   orient(c);
   k.body.push_back({std::move(c)});
-}
-
-/// A Reduce statement for node n at output index `out`, binding its (unfinished) result to `name`.
-Reduce reduce_of(GroupValues& values, const Node& n, const Index& out, const Index& reduced, const std::string& name) {
-  const Graph& body = values.body();
-  const NodeView view(body, n);
-  const Reduction& r = *n.op->lowers_as<Reduction>();
-  const ReductionForm form = r.form(*view);
-  Reduce s;
-  s.combine = form.combine;
-  s.axes = axes_of(reduced);
-  s.value = values.resolve(n, r.value(*view, out, reduced));
-  const bool arg = form.combine >= Combine::ArgMax;
-  s.result = Expr::local(name, arg ? DType::I64 : s.value.type());
-  s.init = arg ? Expr(0) : identity_of(form.combine, s.value.type());
-  s.last = form.last;
-  return s;
-}
-Expr finish_of(GroupValues& values, const Node& n, const Index& out, const Expr& acc) {
-  const NodeView view(values.body(), n);
-  const Reduction& r = *n.op->lowers_as<Reduction>();
-  return r.finish ? values.resolve(n, r.finish(*view, out, acc)) : acc;
 }
 
 void lower_windows(GroupValues& values, Kernel& k) {
@@ -247,6 +220,7 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
     case GroupKind::Rows: RowsLowering(values, k).run(); break;
     case GroupKind::Contraction: lower_contraction(values, k); break;
     case GroupKind::Attention: lower_attention(values, k); break;
+    case GroupKind::Chain: lower_chain(values, k); break;
   }
   split_divided_axes(k);
   collapse_axes(k);
