@@ -15,6 +15,7 @@
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
 #include "tests/emulation/run_sample.h"
+#include "tests/chain_graphs.h"
 #include "tests/join_graphs.h"
 
 using namespace ingot;
@@ -254,25 +255,32 @@ TEST_CASE("plans for a small machine agree too", "[emulated]") {
   for (const Sample& sample : all_samples()) check_run(sample, emit(sample, tiny_machine()), 2);
 }
 
-TEST_CASE("parts of a concatenation are written where they belong", "[emulated]") {
-  for (const testing::JoinGraph& g : testing::join_graphs()) {
-    for (DType precision : {DType::F32, DType::F16}) {
-      PassContext ctx;
-      ctx.evaluate = evaluate_node;
-      ctx.target = cuda_traits(90);
-      ctx.precision = precision;
-      auto graph = parse_graph(g.text, find_op);
-      REQUIRE(graph.ok());
-      REQUIRE(run_pipeline(*graph, ctx, {}).ok());
-      auto lowered = lower_program(*graph, plan_memory(*graph));
-      REQUIRE(lowered.ok());
-      for (const Kernel& k : lowered->kernels) {
-        // A whole may have dims that the kernel of a part does not know.
-        const Sample sample{std::string(g.name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3};
-        check_run(sample, emit(sample));
-      }
+/// The kernels that the passes make of a graph's text.
+void check_graph(const char* name, const std::string& text) {
+  for (DType precision : {DType::F32, DType::F16}) {
+    PassContext ctx;
+    ctx.evaluate = evaluate_node;
+    ctx.target = cuda_traits(90);
+    ctx.precision = precision;
+    auto graph = parse_graph(text, find_op);
+    REQUIRE(graph.ok());
+    REQUIRE(run_pipeline(*graph, ctx, {}).ok());
+    auto lowered = lower_program(*graph, plan_memory(*graph));
+    REQUIRE(lowered.ok());
+    for (const Kernel& k : lowered->kernels) {
+      // A whole may have dims that the kernel of a part does not know.
+      const Sample sample{std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3};
+      check_run(sample, emit(sample));
     }
   }
+}
+
+TEST_CASE("parts of a concatenation are written where they belong", "[emulated]") {
+  for (const testing::JoinGraph& g : testing::join_graphs()) check_graph(g.name, g.text);
+}
+
+TEST_CASE("small reductions and products are one kernel, stage by stage", "[emulated]") {
+  for (const testing::ChainGraph& g : testing::chain_graphs()) check_graph(g.name, g.text);
 }
 
 TEST_CASE("tiles of every shape", "[emulated]") {

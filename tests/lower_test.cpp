@@ -8,6 +8,7 @@
 #include "compiler/ops/registry.h"
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
+#include "tests/chain_graphs.h"
 #include "tests/join_graphs.h"
 
 using namespace ingot;
@@ -107,6 +108,12 @@ TEST_CASE("parts of a concatenation are written where they belong") {
       CHECK(expect_equal(g.text, dims) == g.kernels);
       expect_equal(g.text, dims, cuda_traits(90));
     }
+  }
+}
+TEST_CASE("small reductions and products are one kernel, stage by stage") {
+  for (const testing::ChainGraph& g : testing::chain_graphs()) {
+    INFO(g.name);
+    for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
   }
 }
 TEST_CASE("rows of a batch do not depend on each other") {

@@ -111,6 +111,29 @@ Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLo
   return s;
 }
 
+/// Sums in loops, by way of scratch arrays: the most that a loop at the top adds up; 0 where there are none.
+int64_t work_of_stages(const Body& body) {
+  bool scratch = false;
+  int64_t most = 0;
+  for (const Stmt& s : body) {
+    scratch |= s.as<Alloc>() != nullptr;
+    const auto* l = s.as<Loop>();
+    if (!l) continue;
+    for (const Stmt& inner : l->body)
+      if (auto* r = inner.as<Reduce>()) most = std::max(most, estimate(total_of(l->axes), kGuess) * estimate(total_of(r->axes), kGuess));
+  }
+  return scratch ? most : 0;
+}
+
+/// A block for each point: stages in turn, each shared by all of its threads.
+Schedule plan_stages(int64_t work, const TargetTraits& target) {
+  Schedule s;
+  s.kind = Schedule::Kind::Rows;
+  s.vector = 8;
+  s.threads = std::clamp(power_of_two_below(work / 32), 128, std::min(target.max_threads, 1024));
+  return s;
+}
+
 /// Of the largest accumulator of the body's reductions; one of ArgMax is a value and an index.
 int accumulator_bytes(const Body& body) {
   int bytes = 0;
@@ -180,6 +203,7 @@ const Axis* inner_axis(const std::vector<Axis>& axes) { return axes.empty() ? nu
 static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
   TopLoop top;
   find_top_loop(kernel.body, top);
+  if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(work, target);
   if (needs_shared_scratch(kernel.body)) return plan_rows(kernel, target, top);
   if (top.length <= 1) return plan_points(kernel, target);
   const Axis *loop_axis = inner_axis(top.axes), *point_axis = inner_axis(kernel.domain);
