@@ -107,10 +107,10 @@ class Chainer {
     if (w.row_bytes > kRowBytes || w.weights * size() > kWeightBytes) return std::nullopt;
     return w;
   }
-  /// The largest value that v is computed from, per position.
-  int64_t largest_source(ValueId v) const {
+  /// The largest value that the node's result is computed from, per position.
+  int64_t largest_source(NodeId id) const {
     std::set<ValueId> seen;
-    std::vector<ValueId> work{v};
+    std::vector<ValueId> work = g_.node(id).inputs;
     int64_t largest = 0;
     while (!work.empty()) {
       const ValueId at = work.back();
@@ -173,7 +173,7 @@ class Chainer {
     const int64_t products = own.weights + w->weights;
     if (products * size() > kWeightBytes) return "together they are too much for one block";
     if (typical(a[0]) > 2 * ctx_.target.parallel_units) return "there are too many positions for a block each";
-    if (products > kFlopsForElement * largest_source(g_.node(groups_.at(from).anchor).outputs[0])) return "there may be too many positions for a block each";
+    if (products > kFlopsForElement * largest_source(groups_.at(from).anchor)) return "there may be too many positions for a block each";
     return nullptr;
   }
 

@@ -34,12 +34,20 @@ class Former {
     for (NodeId n : groups_.order())
       if (groups_.is_free(n) && g_.node(n).op->lowers_as<Reduction>()) grow_rows(groups_.open("rows", n));
     chain_groups(groups_, ctx_);
+    tell_refusals();
     for (auto it = groups_.order().rbegin(); it != groups_.order().rend(); ++it)
       if (groups_.is_free(*it)) place(*it);
   }
   Groups& groups() { return groups_; }
 
  private:
+  /// What stayed apart: groups that have become one since have no reason.
+  void tell_refusals() const {
+    for (const auto& r : refusals_)
+      if (groups_.group_of(r.producer) != groups_.group_of(r.consumer) || groups_.is_free(r.producer))
+        ctx_.refuse(groups_.label(r.producer), groups_.label(r.consumer), r.why);
+  }
+
   /// Every node by itself: the unfused program that fused ones are checked against.
   void apart() {
     for (NodeId n : groups_.order()) {
@@ -142,7 +150,7 @@ class Former {
       grown = false;
       for (NodeId u : consumers(group)) {
         if (const char* why = epilogue_refusal(group, u)) {
-          if (refused.insert(u).second) ctx_.refuse(groups_.label(groups_[group].anchor), groups_.label(u), why);
+          if (refused.insert(u).second) refusals_.push_back({groups_[group].anchor, u, why});
           continue;
         }
         groups_.add(group, u);
@@ -202,7 +210,7 @@ class Former {
       grown = false;
       for (NodeId u : consumers(group)) {
         if (const char* why = rows_refusal(group, r, u)) {
-          if (refused.insert(u).second) ctx_.refuse(groups_.label(groups_[group].anchor), groups_.label(u), why);
+          if (refused.insert(u).second) refusals_.push_back({groups_[group].anchor, u, why});
           continue;
         }
         groups_.add(group, u);
@@ -331,6 +339,11 @@ class Former {
   Graph& g_;
   const PassContext& ctx_;
   Groups groups_;
+  struct Refused {
+    NodeId producer, consumer;
+    const char* why;
+  };
+  std::vector<Refused> refusals_;
 };
 
 }  // namespace
