@@ -84,6 +84,25 @@ bool loses_epilogue(const Graph& g, std::vector<Branch> branches, const JoinAxes
   return false;
 }
 
+/// The pointwise work that a branch's product leads to, as long as nothing else reads it: what tells experts from their gate.
+std::string chain_of(const Graph& g, ValueId at, const JoinAxes& axes) {
+  std::string text;
+  for (const Node* n = g.only_reader(at); n && n->op->lowers_as<Pointwise>(); n = g.only_reader(at)) {
+    if (n->inputs.size() > 1 && !channel_operand(g, *n, at, axes.output)) break;
+    text += std::string(n->op->name) + "(" + n->attrs.text() + ")";
+    at = n->outputs[0];
+  }
+  return text;
+}
+/// The branches by what they lead to.
+std::vector<std::vector<Branch>> alike(const Graph& g, const std::vector<Branch>& branches, const JoinAxes& axes) {
+  std::map<std::string, std::vector<Branch>> parts;
+  for (const Branch& b : branches) parts[chain_of(g, b.at, axes)].push_back(b);
+  std::vector<std::vector<Branch>> list;
+  for (auto& [text, part] : parts) list.push_back(std::move(part));
+  return list;
+}
+
 std::string branches_label(const Graph& g, const std::vector<Branch>& branches) {
   std::string text;
   for (const Branch& b : branches) {
@@ -211,17 +230,21 @@ Result<bool> merge_contractions(Graph& graph, const PassContext& ctx) {
     families[{n.inputs[0], family_of(graph, n, *axes)}].push_back({id, n.outputs[0]});
   }
   bool changed = false;
-  for (auto& [key, branches] : families) {
-    if (branches.size() < 2) continue;
-    const JoinAxes axes = *join_axes(graph, graph.node(branches[0].product));
-    changed |= even_biases(graph, branches, axes);
-    if (loses_epilogue(graph, branches, axes)) {
-      ctx.refuse(branches_label(graph, branches), "each other", "joined, their epilogues would be kernels of their own");
-      continue;
+  for (auto& [key, family] : families) {
+    if (family.size() < 2) continue;
+    const JoinAxes axes = *join_axes(graph, graph.node(family[0].product));
+    changed |= even_biases(graph, family, axes);
+    std::vector<std::vector<Branch>> parts{family};
+    if (loses_epilogue(graph, family, axes)) {
+      ctx.refuse(branches_label(graph, family), "each other", "joined, their epilogues would be kernels of their own");
+      parts = alike(graph, family, axes);
     }
-    order_for_concat(graph, branches);
-    INGOT_TRY(Merger(graph, branches, axes).run());
-    changed = true;
+    for (std::vector<Branch>& branches : parts) {
+      if (branches.size() < 2 || loses_epilogue(graph, branches, axes)) continue;
+      order_for_concat(graph, branches);
+      INGOT_TRY(Merger(graph, branches, axes).run());
+      changed = true;
+    }
   }
   return changed;
 }

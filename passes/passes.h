@@ -31,6 +31,14 @@ Result<bool> fold_scales(Graph& graph, const PassContext& ctx);
 /// Bias and activation that follow every branch alike are joined, too. Tests: tests/golden/merge_contractions/
 Result<bool> merge_contractions(Graph& graph, const PassContext& ctx);
 
+/// A sum of products with constant weights is one product of what they multiply, side by side; a factor of a row (the gate of
+/// an expert) goes to the other side, where it rides on what computes the operand.
+///   before:  Add(Mul(MatMul(x, w), s), Mul(MatMul(y, v), t))
+///   after:   MatMul(Concat(x, y) * Concat(s, t), [w; v])
+/// Where the operands are no parts of one value and others read them, too, they would be copied: these stay.
+/// Tests: tests/golden/join_sums/
+Result<bool> join_sums(Graph& graph, const PassContext& ctx);
+
 /// On GPUs, a convolution of few channels (the first one of an image network) reads a copy of its input with the channels
 /// last, padded to four, so that the columns of a window are contiguous and count as its channels.
 ///   before:  Conv(x: f16[N,3,224,224], 7x7)

@@ -12,6 +12,7 @@ constexpr Pass kPipeline[] = {
     {"fold_scales", fold_scales, Stage::Canonical, "needs those constants; leaves products of constants behind"},
     {"fold_late", fold_constants, Stage::Canonical, "evaluates the products that fold_scales left"},
     {"merge", merge_contractions, Stage::Canonical, "weights and biases are final constants now"},
+    {"join_sums", join_sums, Stage::Canonical, "after merge, which makes parts of one value of the operands of experts"},
     {"widen_channels", widen_channels, Stage::Canonical, "after merge, which looks for products of the same value"},
     {"fold_merged", fold_constants, Stage::Canonical, "joins the constants of merged products, and evaluates the weights that widen_channels rearranges"},
     {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},

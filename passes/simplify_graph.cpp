@@ -132,6 +132,29 @@ Rewritten concat_of_halves(GraphBuilder& b, const Node& n) {
   }
   return b.add(op("Roll"), RollAttrs{n.attrs.as<AxisAttrs>().axis, t.starts[axis]}, {x});
 }
+/// Concat(x[a:b], x[b:c], ...) -> x[a:c].
+Rewritten concat_of_slices(GraphBuilder& b, const Node& n) {
+  const auto axis = static_cast<size_t>(n.attrs.as<AxisAttrs>().axis);
+  SliceAttrs whole;
+  ValueId x;
+  for (ValueId part : n.inputs) {
+    const Node* p = producer_named(b.graph(), part, "Slice");
+    if (!p || (x.valid() && p->inputs[0] != x)) return kNo;
+    const auto& s = p->attrs.as<SliceAttrs>();
+    for (const Expr& step : s.steps)
+      if (!step.is_const(1)) return kNo;
+    if (!x.valid()) {
+      x = p->inputs[0], whole = s;
+      continue;
+    }
+    for (size_t d = 0; d < s.starts.size(); ++d) {
+      const Expr next = d == axis ? whole.starts[d] + whole.sizes[d] : whole.starts[d];
+      if (!proves_equal(s.starts[d], next) || (d != axis && !proves_equal(s.sizes[d], whole.sizes[d]))) return kNo;
+    }
+    whole.sizes[axis] = simplify(whole.sizes[axis] + s.sizes[axis]);
+  }
+  return b.add(op("Slice"), whole, {x});
+}
 /// Concat(a, b, c) beside Concat(a, b) -> Concat(Concat(a, b), c): what grows by one part at a time is one value that grows.
 Rewritten concat_of_more(GraphBuilder& b, const Node& n) {
   const Graph& g = b.graph();
@@ -168,6 +191,7 @@ constexpr Rule kRewrites[] = {
     {"div_one", "Div", div_one},
     {"empty_pad", "Pad", empty_pad},
     {"concat_of_halves", "Concat", concat_of_halves},
+    {"concat_of_slices", "Concat", concat_of_slices},
     {"concat_of_more", "Concat", concat_of_more},
     {"expand_into_pointwise", nullptr, expand_into_pointwise},
 };
