@@ -94,11 +94,16 @@ class Former {
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
     if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
     if (move && !store_stays_contiguous(n) && !is_channels_first_view(n) && !(keeps_channels_last(group) && puts_channels_last(n))) return "stores would lose coalescing; the reader moves the data instead";
-    if (!move && !is_pointwise(n)) return "it is not pointwise";
+    const bool reduces = n.op->lowers_as<Reduction>() && !is_window(id);
+    if (reduces) {
+      if (const char* why = combine_rows_refusal(groups_, ctx_, group, id)) return why;
+    } else if (!move && !is_pointwise(n)) {
+      return "it is not pointwise";
+    }
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
       if (groups_.inside(group, v)) {
-        if (!move && !same_shape(g_.value(v).type.shape, g_.value(n.outputs[0]).type.shape)) return "its result has another shape";
+        if (!move && !reduces && !same_shape(g_.value(v).type.shape, g_.value(n.outputs[0]).type.shape)) return "its result has another shape";
         continue;
       }
       if (groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";

@@ -54,6 +54,10 @@ class Groups {
 /// global average and the two products of squeeze-and-excite, a gate and its softmax (chain_groups.cpp).
 void chain_groups(Groups& groups, const PassContext& ctx);
 
+/// Why the results of the product's group are not combined by this reduction of its rows in its epilogue; null when they are
+/// (combine_rows.cpp).
+const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, int group, NodeId reduction);
+
 /// Replaces the nodes of each group by one fused node.
 Status build_groups(Graph& graph, Groups& groups);
 

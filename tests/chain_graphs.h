@@ -71,6 +71,42 @@ inline std::vector<ChainGraph> chain_graphs() {
   return list;
 }
 
+/// Reductions over the rows of a product, in its epilogue (passes/combine_rows.cpp).
+inline std::vector<ChainGraph> row_group_graphs() {
+  std::vector<ChainGraph> list;
+  list.push_back({"the largest over time", R"(graph (%0 "x": f32[N,12,16]) where N in [0, inf] {
+  %1 = const "w": f32[40,12,3] data 11
+  %2 = const "b": f32[40,1] data 12
+  %3 = Conv(%0, %1) {kernel=[3], strides=[1], dilations=[1], begins=[0], ends=[0]}: f32[N,40,14]
+  %4 = Add(%3, %2): f32[N,40,14]
+  %5 = ReduceMax(%4) {axes=[2], keep=false}: f32[N,40]
+  %6 = Tanh(%5): f32[N,40]
+  return %6 "y"
+})", {12, 16}, 2});
+  list.push_back({"the average of rows, with a residual", R"(graph (%0 "x": f32[N,21,24]) where N in [0, inf] {
+  %1 = const "w": f32[24,24] data 11
+  %2 = MatMul(%0, %1): f32[N,21,24]
+  %3 = Add(%2, %0): f32[N,21,24]
+  %4 = Relu(%3): f32[N,21,24]
+  %5 = ReduceMean(%4) {axes=[1]}: f32[N,1,24]
+  return %5 "y"
+})", {21, 24}, 1});
+  list.push_back({"pixels of an image", R"(graph (%0 "x": f32[N,16,4,8]) where N in [0, inf] {
+  %1 = const "w": f32[48,16,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,48,4,8]
+  %3 = ReduceL2(%2) {axes=[2, 3]}: f32[N,48,1,1]
+  return %3 "y"
+})", {16, 4, 8}, 2});
+  list.push_back({"columns of an image", R"(graph (%0 "x": f32[N,8,5,16]) where N in [0, inf] {
+  %1 = const "w": f32[24,8,3,3] data 11
+  %2 = Conv(%0, %1) {kernel=[3, 3], strides=[1, 1], dilations=[1, 1], begins=[1, 1], ends=[1, 1]}: f32[N,24,5,16]
+  %3 = Relu(%2): f32[N,24,5,16]
+  %4 = ReduceSum(%3) {axes=[3], keep=false}: f32[N,24,5]
+  return %4 "y"
+})", {8, 5, 16}, 2});
+  return list;
+}
+
 inline std::vector<int64_t> dims_of(const ChainGraph& g, int64_t n) {
   std::vector<int64_t> dims{n};
   dims.insert(dims.end(), g.rest.begin(), g.rest.end());

@@ -256,23 +256,24 @@ TEST_CASE("plans for a small machine agree too", "[emulated]") {
 }
 
 /// The kernels that the passes make of a graph's text.
+std::vector<Sample> samples_of(const char* name, const std::string& text, DType precision) {
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  ctx.target = cuda_traits(90);
+  ctx.precision = precision;
+  auto graph = parse_graph(text, find_op);
+  REQUIRE(graph.ok());
+  REQUIRE(run_pipeline(*graph, ctx, {}).ok());
+  auto lowered = lower_program(*graph, plan_memory(*graph));
+  REQUIRE(lowered.ok());
+  std::vector<Sample> samples;  // a whole may have dims that the kernel of a part does not know
+  for (const Kernel& k : lowered->kernels)
+    samples.push_back({std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3});
+  return samples;
+}
 void check_graph(const char* name, const std::string& text) {
-  for (DType precision : {DType::F32, DType::F16}) {
-    PassContext ctx;
-    ctx.evaluate = evaluate_node;
-    ctx.target = cuda_traits(90);
-    ctx.precision = precision;
-    auto graph = parse_graph(text, find_op);
-    REQUIRE(graph.ok());
-    REQUIRE(run_pipeline(*graph, ctx, {}).ok());
-    auto lowered = lower_program(*graph, plan_memory(*graph));
-    REQUIRE(lowered.ok());
-    for (const Kernel& k : lowered->kernels) {
-      // A whole may have dims that the kernel of a part does not know.
-      const Sample sample{std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3};
-      check_run(sample, emit(sample));
-    }
-  }
+  for (DType precision : {DType::F32, DType::F16})
+    for (const Sample& sample : samples_of(name, text, precision)) check_run(sample, emit(sample));
 }
 
 TEST_CASE("parts of a concatenation are written where they belong", "[emulated]") {
@@ -281,6 +282,27 @@ TEST_CASE("parts of a concatenation are written where they belong", "[emulated]"
 
 TEST_CASE("small reductions and products are one kernel, stage by stage", "[emulated]") {
   for (const testing::ChainGraph& g : testing::chain_graphs()) check_graph(g.name, g.text);
+}
+
+TEST_CASE("rows of a product are reduced in its epilogue", "[emulated]") {
+  for (const testing::ChainGraph& g : testing::row_group_graphs()) check_graph(g.name, g.text);
+}
+
+TEST_CASE("groups of rows in tiles of every kind", "[emulated]") {
+  const auto f16 = MultiplyUnit::F16, f32 = MultiplyUnit::Tf32x3;
+  for (const testing::ChainGraph& g : testing::row_group_graphs()) {
+    for (const Sample& sample : samples_of(g.name, g.text, DType::F16)) {
+      if (!sample.kernel.contract()) continue;
+      for (int cluster : {1, 2, 8}) {
+        check_schedule(sample, mma(f16, 64, 64, 32, 32, 1, cluster, 3));
+        check_schedule(sample, mma(f16, 64, 32, 32, 32, 2, cluster, 2));
+        check_schedule(sample, groups(f16, 64, 64, 64, 64, cluster, 3, false));
+      }
+      check_schedule(sample, groups(f16, 128, 64, 64, 64, 1, 4, true));
+    }
+    for (const Sample& sample : samples_of(g.name, g.text, DType::F32))
+      if (sample.kernel.contract()) check_schedule(sample, mma(f32, 64, 32, 32, 32, 2, 2, 2));
+  }
 }
 
 TEST_CASE("tiles of every shape", "[emulated]") {

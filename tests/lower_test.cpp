@@ -116,6 +116,12 @@ TEST_CASE("small reductions and products are one kernel, stage by stage") {
     for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
   }
 }
+TEST_CASE("rows of a product are reduced in its epilogue") {
+  for (const testing::ChainGraph& g : testing::row_group_graphs()) {
+    INFO(g.name);
+    for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
+  }
+}
 TEST_CASE("experts of one shape are two products, weighted by their gate") {
   std::string text = "graph (%0 \"x\": f32[N,12]) where N in [0, inf] {\n";
   int next = 1;

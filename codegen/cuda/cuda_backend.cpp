@@ -36,6 +36,13 @@ Kernel fold_batch(Kernel kernel) {
   return kernel;
 }
 
+/// Groups of rows lie side by side among the rows of m. What `group` holds from here on only says how many there are.
+Kernel with_group_rows(Kernel kernel) {
+  for (Stmt& stmt : kernel.body)
+    if (auto* c = std::get_if<Contract>(&stmt.node)) c->m.insert(c->m.end(), c->group.begin(), c->group.end());
+  return kernel;
+}
+
 Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
   if (schedule.tile.boxes && !takes_boxes(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has operands that do not arrive as boxes", kernel.name));
@@ -61,14 +68,14 @@ Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& tar
 }  // namespace
 
 Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
-  const Kernel folded = unroll_windows(fold_batch(kernel));
+  const Kernel folded = with_group_rows(unroll_windows(fold_batch(kernel)));
   std::vector<EmittedKernel> forms;
   for (const Schedule& s : plan_cuda(folded, target)) forms.push_back(INGOT_TRY(emit_planned(folded, target, s)));
   return forms;
 }
 
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
-  return emit_planned(fold_batch(kernel), target, schedule);
+  return emit_planned(with_group_rows(fold_batch(kernel)), target, schedule);
 }
 
 Result<std::vector<runtime::KernelBinary>> compile_cuda(const EmittedKernel& kernel,

@@ -135,6 +135,8 @@ class FunctorPrinter : public CudaPrinter {
   /// The body for `width` neighbours, the results in acc[v], the inputs in `in`.
   void vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract,
                           const std::vector<EpilogueInput>& inputs);
+  /// "void value(batch, m, n, acc) const" and "combine(x, y)": what the rows of a group become, and are combined by.
+  void print_group(const Axis& axis, const Expr& base, int width, const Contract& contract, const std::function<void(const Body&)>& split);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
   void bind_index_text(const Expr& var, const std::string& text) { expr_.bind(var, text, expr_.i32()); }
   std::string value(const Expr& e) { return expr_.value(e); }

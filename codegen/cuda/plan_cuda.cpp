@@ -282,7 +282,7 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   const Expr m = total_of(c.m), n = total_of(c.n), batches = total_of(c.batch);
   launch.grid[2] = simplify(min(batches, Expr(65535)));
   if (!d.skinny && s.unit != MultiplyUnit::Simt) {
-    const Expr tiles = ceil_div(m, Expr(s.tile.m)) * ceil_div(n, Expr(s.tile.n));
+    const Expr tiles = ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c)))) * ceil_div(n, Expr(s.tile.n));
     launch.grid[0] = s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles * s.cluster_k;
     if (s.tile.boxes) launch.grid[2] = 1;
     if (s.from) launch.grid[0] = select(le(Expr(s.from), m * n * batches), launch.grid[0], Expr(0));

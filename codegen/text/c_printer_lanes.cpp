@@ -228,9 +228,10 @@ void exprs_of(const Stmt& stmt, const std::function<void(const Expr&)>& use) {
     for (const Expr* e : {&s->q, &s->key, &s->score, &s->value}) use(*e);
   }
   if (auto* s = stmt.as<Contract>()) {
-    for (const auto* axes : {&s->batch, &s->m, &s->n, &s->k}) each_in_axes(*axes, use);
+    for (const auto* axes : {&s->batch, &s->m, &s->group, &s->n, &s->k}) each_in_axes(*axes, use);
     use(s->a);
     use(s->b);
+    if (s->value.valid()) use(s->value);
   }
 }
 
