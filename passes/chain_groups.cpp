@@ -130,7 +130,7 @@ class Chainer {
     for (NodeId n : groups_.at(group).nodes)
       for (ValueId v : g_.node(n).inputs) {
         const auto from = v.valid() ? producer_through(v, group) : std::nullopt;
-        if (!from) continue;
+        if (!from || !work_of(*from)) continue;
         const char* why = refusal(*from, group, *own);
         if (!why) return from;
         ctx_.refuse(groups_.label(groups_.at(*from).anchor), groups_.label(groups_.at(group).anchor), why);
@@ -158,7 +158,6 @@ class Chainer {
   }
   const char* refusal(int from, int group, const Work& own) const {
     const auto w = work_of(from);
-    if (!w) return "together they are too much for one block";
     for (NodeId n : groups_.at(from).nodes)
       for (ValueId v : g_.node(n).outputs) {
         if (g_.is_output(v)) return "its result is an output";

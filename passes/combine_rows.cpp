@@ -5,13 +5,18 @@
 #include "compiler/ops/rows.h"
 #include "compiler/ops/spatial.h"
 #include "passes/groups.h"
+#include "passes/typical.h"
 
 namespace ingot {
 namespace {
 
 constexpr int64_t kTiles[] = {64, 128};  // rows of a tile
-constexpr double kUsed = 0.85;           // of them in whole groups, at least: the others are multiplied in vain
 constexpr int64_t kColumns = 8;          // of results, at least
+constexpr double kTensorRate = 10;       // products on tensor cores, beside plain f32 ones
+constexpr double kWithoutBoxes = 0.62;   // of that where operands do not arrive by TMA, as they do not for groups of rows
+constexpr double kLaunch = 2000;         // ns between two kernels
+// How much more than two kernels one may take with many rows: with few, it always wins.
+constexpr double kMayLose = 1.2;
 
 /// Which dimension of the product's result its columns are; the others are rows, if it has one weight for all.
 struct RowDims {
@@ -28,10 +33,25 @@ RowDims row_dims(const Graph& g, const Node& n) {
 
 bool multiplied_in_halves(const TensorType& t) { return t.dtype == DType::F32 || t.dtype == DType::F16 || t.dtype == DType::BF16; }
 
+/// The share of a tile's rows that are in whole groups: the others are multiplied in vain.
 double used_rows(int64_t together) {
   double best = 0;
   for (int64_t tile : kTiles) best = std::max(best, static_cast<double>(tile / together * together) / static_cast<double>(tile));
   return best;
+}
+
+/// By the time of a result in nanoseconds, at typical sizes: multiplying in whole groups, against storing the results for a
+/// kernel of its own.
+bool takes_too_long(const Graph& g, const TargetTraits& target, const Node& product, int64_t together, int64_t bytes) {
+  const NodeView view(g, product);
+  double terms = 1;
+  for (const Expr& k : product.op->lowers_as<Contraction>()->form(*view).k) terms *= static_cast<double>(typical(k.extent()));
+  const double multiplies = 2 * terms / (kTensorRate * target.f32_gflops);
+  const bool boxes = product.op->name == "MatMul" || view->inputs[0].shape.size() == 4;
+  const double results = std::max<double>(static_cast<double>(typical(element_count(view->outputs[0].shape))), 1);
+  const double apart = multiplies / (boxes ? 1 : kWithoutBoxes) + 2 * static_cast<double>(bytes) / target.memory_gbps + kLaunch / results;
+  const double used = used_rows(together);
+  return used == 0 || multiplies / kWithoutBoxes / used > kMayLose * apart;
 }
 
 }  // namespace
@@ -60,7 +80,7 @@ const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, i
   }
   const auto together = element_count(form.extents).as_int(), columns = g.value(product.outputs[0]).type.shape[dims.columns].as_int();
   if (!together || *together < 2 || !columns || *columns < kColumns) return "how many rows it reduces is not known";
-  if (used_rows(*together) < kUsed) return "whole groups of its rows leave too much of a tile unused";
+  if (takes_too_long(g, ctx.target, product, *together, ctx.precision == DType::F32 ? 4 : 2)) return "tiles of whole groups of rows take longer than storing the rows";
   return nullptr;
 }
 
