@@ -1,6 +1,7 @@
 // Products that read the same value with different constant weights become one: Q, K and V; the branches of an inception
 // block. What follows every one of them alike (bias, activation) is done once on the joined result, too.
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "compiler/ops/compose.h"
@@ -139,6 +140,45 @@ bool even_biases(Graph& g, const std::vector<Branch>& branches, const JoinAxes& 
   return true;
 }
 
+/// Where some branches go on with a Relu behind their bias, and the others with no pointwise work, makes it a Max with 0 for the
+/// columns of those and with -inf for the columns of these.
+bool even_relus(Graph& g, const std::vector<Branch>& branches, const JoinAxes& axes) {
+  std::vector<ValueId> at;
+  size_t relus = 0;
+  const auto ends = [&](ValueId v) {
+    const auto& users = g.value(v).users;
+    return std::none_of(users.begin(), users.end(), [&](NodeId u) { return g.node(u).op->lowers_as<Pointwise>(); });
+  };
+  for (const Branch& b : branches) {
+    const Node* n = g.only_reader(b.at);
+    at.push_back(n && n->op->name == "Add" && channel_operand(g, *n, b.at, axes.output) ? n->outputs[0] : b.at);
+    const Node* next = g.only_reader(at.back());
+    const bool relu = next && next->op->name == "Relu";
+    if (!ends(relu ? next->outputs[0] : at.back()) || !is_float(g.value(b.at).type.dtype)) return false;
+    relus += relu;
+  }
+  if (relus == 0 || relus == branches.size()) return false;
+  for (ValueId v : at) {
+    const Node* next = g.only_reader(v);
+    const bool relu = next && next->op->name == "Relu";
+    const size_t back = g.value(v).type.rank() - axes.output;
+    std::vector<int64_t> dims(back, 1);
+    dims[0] = *g.value(v).type.shape[axes.output].as_int();
+    auto least = std::make_shared<Tensor>(g.value(v).type.dtype, dims);
+    if (!relu)
+      for (int64_t i = 0; i < least->count(); ++i) least->set_float(i, -std::numeric_limits<double>::infinity());
+    const Origin origin = g.node(g.value(v).producer).origin;
+    const std::vector<NodeId> users = g.value(v).users;
+    const NodeId limited = g.add_node(&op("Max"), {}, {v, g.add_constant(std::move(least))}, {g.value(v).type}, origin);
+    const ValueId result = g.node(limited).outputs[0];
+    if (relu) g.replace_all_uses(g.node(users[0]).outputs[0], result);
+    else
+      for (NodeId u : users) g.replace_use(u, v, result);
+    if (relu) g.erase_if_dead(users[0]);
+  }
+  return true;
+}
+
 /// Where a branch's chain ends in a Concat: 1 as its first part, -1 as its last, 0 otherwise.
 int place_in_concat(const Graph& g, ValueId v) {
   const Node* n = g.only_reader(v);
@@ -234,6 +274,7 @@ Result<bool> merge_contractions(Graph& graph, const PassContext& ctx) {
     if (family.size() < 2) continue;
     const JoinAxes axes = *join_axes(graph, graph.node(family[0].product));
     changed |= even_biases(graph, family, axes);
+    changed |= even_relus(graph, family, axes);
     std::vector<std::vector<Branch>> parts{family};
     if (loses_epilogue(graph, family, axes)) {
       ctx.refuse(branches_label(graph, family), "each other", "joined, their epilogues would be kernels of their own");

@@ -26,6 +26,12 @@ Result<bool> decompose(Graph& graph, const PassContext& ctx);
 /// output, keeps its weight. Tests: tests/golden/fold_scales/
 Result<bool> fold_scales(Graph& graph, const PassContext& ctx);
 
+/// Moves an average pool that leaves the image's size as it is behind the 1x1 convolution that reads it, where it has fewer
+/// channels to average: what the pool is to a position, it is to every channel. The convolution then reads what its siblings read.
+///   before:  Conv(AveragePool(x), w)       after:  AveragePool(Conv(x, w))
+/// Tests: tests/golden/sink_pools/
+Result<bool> sink_pools(Graph& graph, const PassContext& ctx);
+
 /// Joins products of one value with several constant weights into one product, and splits the result by slices.
 ///   before:  MatMul(x, wq), MatMul(x, wk)  after:  Slice(MatMul(x, [wq wk])) twice
 /// Bias and activation that follow every branch alike are joined, too. Tests: tests/golden/merge_contractions/

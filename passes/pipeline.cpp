@@ -11,6 +11,7 @@ constexpr Pass kPipeline[] = {
     {"fold_constants", fold_constants, Stage::Canonical, "decomposed statistics (scale / sqrt(var + eps)) become constants"},
     {"fold_scales", fold_scales, Stage::Canonical, "needs those constants; leaves products of constants behind"},
     {"fold_late", fold_constants, Stage::Canonical, "evaluates the products that fold_scales left"},
+    {"sink_pools", sink_pools, Stage::Canonical, "before merge, which then finds one product more that reads the same value"},
     {"merge", merge_contractions, Stage::Canonical, "weights and biases are final constants now"},
     {"join_sums", join_sums, Stage::Canonical, "after merge, which makes parts of one value of the operands of experts"},
     {"widen_channels", widen_channels, Stage::Canonical, "after merge, which looks for products of the same value"},
