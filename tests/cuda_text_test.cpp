@@ -15,7 +15,7 @@
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
 #include "tests/emulation/run_sample.h"
-#include "tests/chain_graphs.h"
+#include "tests/fused_graphs.h"
 #include "tests/join_graphs.h"
 
 using namespace ingot;
@@ -281,16 +281,20 @@ TEST_CASE("parts of a concatenation are written where they belong", "[emulated]"
 }
 
 TEST_CASE("small reductions and products are one kernel, stage by stage", "[emulated]") {
-  for (const testing::ChainGraph& g : testing::chain_graphs()) check_graph(g.name, g.text);
+  for (const testing::FusedGraph& g : testing::chain_graphs()) check_graph(g.name, g.text);
 }
 
 TEST_CASE("rows of a product are reduced in its epilogue", "[emulated]") {
-  for (const testing::ChainGraph& g : testing::row_group_graphs()) check_graph(g.name, g.text);
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) check_graph(g.name, g.text);
+}
+
+TEST_CASE("attention in windows with masks of their own", "[emulated]") {
+  check_graph("masked windows", testing::masked_windows().text);
 }
 
 TEST_CASE("groups of rows in tiles of every kind", "[emulated]") {
   const auto f16 = MultiplyUnit::F16, f32 = MultiplyUnit::Tf32x3;
-  for (const testing::ChainGraph& g : testing::row_group_graphs()) {
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) {
     for (const Sample& sample : samples_of(g.name, g.text, DType::F16)) {
       if (!sample.kernel.contract()) continue;
       for (int cluster : {1, 2, 8}) {

@@ -8,7 +8,7 @@
 #include "compiler/ops/registry.h"
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
-#include "tests/chain_graphs.h"
+#include "tests/fused_graphs.h"
 #include "tests/join_graphs.h"
 
 using namespace ingot;
@@ -111,16 +111,20 @@ TEST_CASE("parts of a concatenation are written where they belong") {
   }
 }
 TEST_CASE("small reductions and products are one kernel, stage by stage") {
-  for (const testing::ChainGraph& g : testing::chain_graphs()) {
+  for (const testing::FusedGraph& g : testing::chain_graphs()) {
     INFO(g.name);
     for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
   }
 }
 TEST_CASE("rows of a product are reduced in its epilogue") {
-  for (const testing::ChainGraph& g : testing::row_group_graphs()) {
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) {
     INFO(g.name);
     for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
   }
+}
+TEST_CASE("attention in windows with masks of their own is one kernel") {
+  const testing::FusedGraph g = testing::masked_windows();
+  for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
 }
 TEST_CASE("experts of one shape are two products, weighted by their gate") {
   std::string text = "graph (%0 \"x\": f32[N,12]) where N in [0, inf] {\n";

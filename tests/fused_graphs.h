@@ -1,5 +1,4 @@
-// Graphs whose small reductions and products are one kernel, stage by stage (passes/chain_groups.cpp). Used on the interpreter
-// and, kernel by kernel, under the emulator.
+// Graphs of which much becomes one kernel on a GPU. Used on the interpreter and, kernel by kernel, under the emulator.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +7,16 @@
 
 namespace ingot::testing {
 
-struct ChainGraph {
+struct FusedGraph {
   const char* name;
   std::string text;
   std::vector<int64_t> rest;  // of the input's dims, behind N
   size_t kernels;             // for sm_90
 };
 
-inline std::vector<ChainGraph> chain_graphs() {
-  std::vector<ChainGraph> list;
+/// Small reductions and products are one kernel, stage by stage (passes/chain_groups.cpp).
+inline std::vector<FusedGraph> chain_graphs() {
+  std::vector<FusedGraph> list;
   list.push_back({"squeeze and excite", R"(graph (%0 "x": f32[N,40,5,7]) where N in [0, inf] {
   %1 = const "w1": f32[12,40,1,1] data 11
   %2 = const "b1": f32[12,1,1] data 12
@@ -72,8 +72,8 @@ inline std::vector<ChainGraph> chain_graphs() {
 }
 
 /// Reductions over the rows of a product, in its epilogue (passes/combine_rows.cpp).
-inline std::vector<ChainGraph> row_group_graphs() {
-  std::vector<ChainGraph> list;
+inline std::vector<FusedGraph> row_group_graphs() {
+  std::vector<FusedGraph> list;
   list.push_back({"the largest over time", R"(graph (%0 "x": f32[N,12,16]) where N in [0, inf] {
   %1 = const "w": f32[40,12,3] data 11
   %2 = const "b": f32[40,1] data 12
@@ -107,7 +107,25 @@ inline std::vector<ChainGraph> row_group_graphs() {
   return list;
 }
 
-inline std::vector<int64_t> dims_of(const ChainGraph& g, int64_t n) {
+/// Attention in four windows of an image, each with a mask of its own that is added between two reshapes.
+inline FusedGraph masked_windows() {
+  return {"masked windows", R"(graph (%0 "x": f32[N,4,2,5,8]) where N in [0, inf] {
+  %1 = Reshape(%0) {shape=[4*N, 2, 5, 8]}: f32[4*N,2,5,8]
+  %2 = Transpose(%1) {perm=[0, 1, 3, 2]}: f32[4*N,2,8,5]
+  %3 = MatMul(%1, %2): f32[4*N,2,5,5]
+  %4 = const "bias": f32[1,2,5,5] data 11
+  %5 = Add(%3, %4): f32[4*N,2,5,5]
+  %6 = Reshape(%5) {shape=[N, 4, 2, 5, 5]}: f32[N,4,2,5,5]
+  %7 = const "mask": f32[1,4,1,5,5] data 12
+  %8 = Add(%6, %7): f32[N,4,2,5,5]
+  %9 = Reshape(%8) {shape=[4*N, 2, 5, 5]}: f32[4*N,2,5,5]
+  %10 = Softmax(%9) {axis=3}: f32[4*N,2,5,5]
+  %11 = MatMul(%10, %1): f32[4*N,2,5,8]
+  return %11 "y"
+})", {4, 2, 5, 8}, 1};
+}
+
+inline std::vector<int64_t> dims_of(const FusedGraph& g, int64_t n) {
   std::vector<int64_t> dims{n};
   dims.insert(dims.end(), g.rest.begin(), g.rest.end());
   return dims;
