@@ -122,12 +122,30 @@ void check_compiles(const Sample& sample, const EmittedKernel& emitted, const st
       continue;
     }
     CHECK(compiled.value().spill_bytes == 0);
+    INFO(compiled.value().log);
     CHECK(compiled.value().log.find("C75") == std::string::npos);
     CHECK(!compiled.value().code.empty());
   }
 }
 void check_compiles(const Sample& sample, const std::vector<std::string>& targets, const TargetTraits& planned_for) {
   for (const EmittedKernel& form : emit_forms(sample, planned_for)) check_compiles(sample, form, targets);
+}
+
+/// The kernels that the passes make of a graph's text.
+std::vector<Sample> samples_of(const char* name, const std::string& text, DType precision) {
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  ctx.target = cuda_traits(90);
+  ctx.precision = precision;
+  auto graph = parse_graph(text, find_op);
+  REQUIRE(graph.ok());
+  REQUIRE(run_pipeline(*graph, ctx, {}).ok());
+  auto lowered = lower_program(*graph, plan_memory(*graph));
+  REQUIRE(lowered.ok());
+  std::vector<Sample> samples;  // a whole may have dims that the kernel of a part does not know
+  for (const Kernel& k : lowered->kernels)
+    samples.push_back({std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3});
+  return samples;
 }
 
 }  // namespace
@@ -217,6 +235,17 @@ TEST_CASE("attention compiles without spills", "[nvrtc]") {
   }
 }
 
+TEST_CASE("chains and groups of rows compile without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  std::vector<testing::FusedGraph> graphs = testing::chain_graphs();
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) graphs.push_back(g);
+  for (const testing::FusedGraph& g : graphs)
+    for (DType precision : {DType::F32, DType::F16})
+      for (const Sample& sample : samples_of(g.name, g.text, precision)) {
+        check_compiles(sample, {"sm_80", "sm_120"}, cuda_traits(80));
+        check_compiles(sample, {"sm_90a"}, cuda_traits(90));
+      }
+}
 TEST_CASE("64-bit indices compile", "[nvrtc]") {
   if (no_nvrtc()) return;
   const int64_t many = int64_t{1} << 31;
@@ -255,22 +284,6 @@ TEST_CASE("plans for a small machine agree too", "[emulated]") {
   for (const Sample& sample : all_samples()) check_run(sample, emit(sample, tiny_machine()), 2);
 }
 
-/// The kernels that the passes make of a graph's text.
-std::vector<Sample> samples_of(const char* name, const std::string& text, DType precision) {
-  PassContext ctx;
-  ctx.evaluate = evaluate_node;
-  ctx.target = cuda_traits(90);
-  ctx.precision = precision;
-  auto graph = parse_graph(text, find_op);
-  REQUIRE(graph.ok());
-  REQUIRE(run_pipeline(*graph, ctx, {}).ok());
-  auto lowered = lower_program(*graph, plan_memory(*graph));
-  REQUIRE(lowered.ok());
-  std::vector<Sample> samples;  // a whole may have dims that the kernel of a part does not know
-  for (const Kernel& k : lowered->kernels)
-    samples.push_back({std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3});
-  return samples;
-}
 void check_graph(const char* name, const std::string& text) {
   for (DType precision : {DType::F32, DType::F16})
     for (const Sample& sample : samples_of(name, text, precision)) check_run(sample, emit(sample));

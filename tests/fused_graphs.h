@@ -74,15 +74,15 @@ inline std::vector<FusedGraph> chain_graphs() {
 /// Reductions over the rows of a product, in its epilogue (passes/combine_rows.cpp).
 inline std::vector<FusedGraph> row_group_graphs() {
   std::vector<FusedGraph> list;
-  list.push_back({"the largest over time", R"(graph (%0 "x": f32[N,12,16]) where N in [0, inf] {
-  %1 = const "w": f32[40,12,3] data 11
+  list.push_back({"the largest over time", R"(graph (%0 "x": f32[N,24,16]) where N in [0, inf] {
+  %1 = const "w": f32[40,24,3] data 11
   %2 = const "b": f32[40,1] data 12
   %3 = Conv(%0, %1) {kernel=[3], strides=[1], dilations=[1], begins=[0], ends=[0]}: f32[N,40,14]
   %4 = Add(%3, %2): f32[N,40,14]
   %5 = ReduceMax(%4) {axes=[2], keep=false}: f32[N,40]
   %6 = Tanh(%5): f32[N,40]
   return %6 "y"
-})", {12, 16}, 2});
+})", {24, 16}, 2});
   list.push_back({"the average of rows, with a residual", R"(graph (%0 "x": f32[N,21,24]) where N in [0, inf] {
   %1 = const "w": f32[24,24] data 11
   %2 = MatMul(%0, %1): f32[N,21,24]
