@@ -130,10 +130,13 @@ class Chainer {
     for (NodeId n : groups_.at(group).nodes)
       for (ValueId v : g_.node(n).inputs) {
         const auto from = v.valid() ? producer_through(v, group) : std::nullopt;
-        if (!from || !work_of(*from)) continue;
-        const char* why = refusal(*from, group, *own);
+        if (!from) continue;
+        const bool small = work_of(*from).has_value();
+        if (!small && groups_.at(*from).kind != "rows") continue;
+        const char* why = small ? refusal(*from, group, *own) : "one block would read too much for a position";
         if (!why) return from;
-        ctx_.refuse(groups_.label(groups_.at(*from).anchor), groups_.label(groups_.at(group).anchor), why);
+        const auto pair = std::make_pair(groups_.at(*from).anchor, n);
+        if (told_.insert(pair).second) ctx_.refuse(groups_.label(pair.first), groups_.label(pair.second), why);
       }
     return std::nullopt;
   }
@@ -180,6 +183,7 @@ class Chainer {
   const Graph& g_;
   const PassContext& ctx_;
   std::vector<NodeId> between_;
+  std::set<std::pair<NodeId, NodeId>> told_;
 };
 
 }  // namespace

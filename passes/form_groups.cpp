@@ -189,6 +189,7 @@ class Former {
   }
   const char* rows_refusal(int group, const Rows& r, NodeId id) {
     const Node& n = g_.node(id);
+    if (n.op->lowers_as<Contraction>()) return "it is a product";
     if (!groups_.is_free(id)) return "it belongs to another group already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
     if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
