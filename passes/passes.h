@@ -53,6 +53,10 @@ Result<bool> join_sums(Graph& graph, const PassContext& ctx);
 /// Tests: tests/golden/widen_channels/
 Result<bool> widen_channels(Graph& graph, const PassContext& ctx);
 
+/// Constants that are masks (all the same, or one value up to a diagonal and another behind it) become formulas over positions.
+/// Tests: tests/golden/describe_masks/
+Result<bool> describe_masks(Graph& graph, const PassContext& ctx);
+
 /// Puts every node into a fused group: contractions and windows with their epilogues, row reductions with the pointwise
 /// work around them, pointwise trees; movement becomes index maps of the groups that read or write through it.
 /// Tests: tests/golden/form_groups/

@@ -16,6 +16,7 @@ constexpr Pass kPipeline[] = {
     {"join_sums", join_sums, Stage::Canonical, "after merge, which makes parts of one value of the operands of experts"},
     {"widen_channels", widen_channels, Stage::Canonical, "after merge, which looks for products of the same value"},
     {"fold_merged", fold_constants, Stage::Canonical, "joins the constants of merged products, and evaluates the weights that widen_channels rearranges"},
+    {"describe_masks", describe_masks, Stage::Canonical, "constants are final, and nothing folds the formulas again"},
     {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},
     {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},
     {"form_groups", form_groups, Stage::Fused, "only values between kernels have a place in memory"},

@@ -66,6 +66,10 @@ Rewritten widen_arithmetic(GraphBuilder& b, const Node& n) {
   return b.add(*wide.op, wide.attrs, {x, INGOT_TRY(build_cast(b, wide.inputs[1], DType::F32))});
 }
 Rewritten expand_to_itself(GraphBuilder& b, const Node& n) { return same_shape_reshape(b, n); }
+Rewritten expand_of_expand(GraphBuilder& b, const Node& n) {
+  const Node* p = producer_named(b.graph(), n.inputs[0], "Expand");
+  return p ? b.add(op("Expand"), ShapeAttrs{b.shape(n.outputs[0])}, {p->inputs[0]}) : Rewritten(kNo);
+}
 Rewritten whole_slice(GraphBuilder& b, const Node& n) {
   const auto& a = n.attrs.as<SliceAttrs>();
   for (size_t d = 0; d < a.starts.size(); ++d)
@@ -87,6 +91,13 @@ Rewritten add_zero(GraphBuilder& b, const Node& n) {
 }
 Rewritten mul_one(GraphBuilder& b, const Node& n) { return neutral_operand(b, n, 1, true); }
 Rewritten div_one(GraphBuilder& b, const Node& n) { return neutral_operand(b, n, 1, false); }
+/// Where(true, x, y) -> x.
+Rewritten where_known(GraphBuilder& b, const Node& n) {
+  const Content c = b.content(n.inputs[0]);
+  if (!c || c->size() != 1 || !(*c)[0].is_const()) return kNo;
+  const ValueId taken = n.inputs[(*c)[0].int_value() ? 1 : 2];
+  return same_shape(b.shape(taken), b.shape(n.outputs[0])) ? taken : kNo;
+}
 /// Consumers read an Expand through broadcasting when they broadcast anyway.
 Rewritten expand_into_pointwise(GraphBuilder& b, const Node& n) {
   if (!n.op->lowers_as<Pointwise>() || n.inputs.size() < 2) return kNo;
@@ -215,6 +226,66 @@ Rewritten reshaped_and_back(GraphBuilder& b, const Node& n) {
   return p->op->name != "Reshape" && turns(b, n.inputs[0], shape, middle) ? turned(b, n.inputs[0], shape, middle) : Rewritten(kNo);
 }
 
+/// Rows of matrices in another order, each as it was.
+bool moves_rows(const Node& n) {
+  const auto& perm = n.attrs.as<PermAttrs>().perm;
+  return perm.size() >= 3 && perm.back() + 1 == static_cast<int64_t>(perm.size());
+}
+/// The first dims of both shapes agree, and one dim of `merged` is what remains of `whole`.
+bool merges_tail(const Shape& whole, const Shape& merged) {
+  if (merged.size() < 2 || whole.size() < merged.size()) return false;
+  for (size_t d = 0; d + 1 < merged.size(); ++d)
+    if (!proves_equal(whole[d], merged[d])) return false;
+  return true;
+}
+/// Rows of Reshape(Transpose(x)), which merges the dims of a row: both reorderings are one.
+Rewritten transpose_of_merged(GraphBuilder& b, const Node& n) {
+  const Node* merge = producer_named(b.graph(), n.inputs[0], "Reshape");
+  if (!merge || !moves_rows(n) || !producer_named(b.graph(), merge->inputs[0], "Transpose")) return kNo;
+  const ValueId whole = merge->inputs[0];
+  if (!merges_tail(b.shape(whole), b.shape(n.inputs[0]))) return kNo;
+  std::vector<int64_t> perm = n.attrs.as<PermAttrs>().perm;
+  while (perm.size() < b.shape(whole).size()) perm.push_back(static_cast<int64_t>(perm.size()));
+  const ValueId moved = INGOT_TRY(build_transpose(b, whole, perm));
+  return b.add(op("Reshape"), ShapeAttrs{b.shape(n.outputs[0])}, {moved});
+}
+/// The rows of a product in another order are the product of rows in that order: worth it where those are reordered anyway, as
+/// between the heads of an attention and the projection behind them.
+Rewritten rows_of_product(GraphBuilder& b, const Node& n) {
+  const Graph& g = b.graph();
+  if (!moves_rows(n)) return kNo;
+  std::vector<Node> above;  // what is done to each row, last first: a bias, a cast; and the reshape of rows
+  ValueId v = n.inputs[0];
+  const Node* product = nullptr;
+  for (bool reshaped = false; !product;) {
+    const Node* p = g.producer(v);
+    if (!p || g.value(v).users.size() != 1 || g.is_output(v)) return kNo;
+    if (p->op->name == "MatMul") product = p;
+    const bool rows = p->op->name == "Reshape" && !reshaped && b.shape(v).size() > b.shape(p->inputs[0]).size() &&
+                      proves_equal(b.shape(v).back(), b.shape(p->inputs[0]).back());
+    const bool each = p->op->name == "Cast" || (p->op->name == "Add" && b.shape(p->inputs[1]).size() <= 1);
+    if (!product && !rows && !each) return kNo;
+    if (each) above.push_back(*p);
+    reshaped |= rows;
+    if (!product) v = p->inputs[0];
+  }
+  const ValueId left = product->inputs[0], right = product->inputs[1];
+  const Node* merge = producer_named(g, left, "Reshape");
+  if (b.shape(right).size() != 2 || !merge || !producer_named(g, merge->inputs[0], "Transpose")) return kNo;
+  Shape rows = b.shape(n.inputs[0]);
+  rows.back() = b.shape(left).back();
+  if (!merges_tail(b.shape(merge->inputs[0]), rows)) return kNo;
+  const ValueId apart = INGOT_TRY(b.add(op("Reshape"), ShapeAttrs{rows}, {left}));
+  const ValueId moved = INGOT_TRY(build_transpose(b, apart, n.attrs.as<PermAttrs>().perm));
+  ValueId result = INGOT_TRY(b.add(op("MatMul"), {moved, right}));
+  for (auto each = above.rbegin(); each != above.rend(); ++each) {
+    std::vector<ValueId> inputs = each->inputs;
+    inputs[0] = result;
+    result = INGOT_TRY(b.add(*each->op, each->attrs, inputs));
+  }
+  return result;
+}
+
 struct Rule {
   const char* name;
   const char* op;  // nullptr: any
@@ -226,14 +297,18 @@ constexpr Rule kRewrites[] = {
     {"reshaped_and_back", "Reshape", reshaped_and_back},
     {"identity_transpose", "Transpose", identity_transpose},
     {"transpose_of_transpose", "Transpose", transpose_of_transpose},
+    {"transpose_of_merged", "Transpose", transpose_of_merged},
+    {"rows_of_product", "Transpose", rows_of_product},
     {"cast_to_itself", "Cast", cast_to_itself},
     {"cast_there_and_back", "Cast", cast_there_and_back},
     {"widen_arithmetic", "Cast", widen_arithmetic},
     {"expand_to_itself", "Expand", expand_to_itself},
+    {"expand_of_expand", "Expand", expand_of_expand},
     {"whole_slice", "Slice", whole_slice},
     {"add_zero", "Add", add_zero},
     {"mul_one", "Mul", mul_one},
     {"div_one", "Div", div_one},
+    {"where_known", "Where", where_known},
     {"empty_pad", "Pad", empty_pad},
     {"concat_of_halves", "Concat", concat_of_halves},
     {"concat_of_slices", "Concat", concat_of_slices},

@@ -431,6 +431,27 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
   check_schedule(tf32, boxes(MultiplyUnit::Tf32, 64, 64, 64, 64, 3, true));
 }
 
+TEST_CASE("attention whose operands arrive as boxes", "[emulated]") {
+  const auto check_attention = [](const Sample& sample, int m, int n, int stages) {
+    Schedule s;
+    s.kind = Schedule::Kind::Attention;
+    s.unit = sample.kernel.attend()->q_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::F16;
+    s.tile = {.m = m, .n = n, .warp_m = 64, .warp_n = n, .stages = stages, .warpgroups = true, .boxes = true};
+    s.threads = s.tile.threads();
+    s.most_blocks = 3;
+    check_schedule(sample, s);
+  };
+  for (const bool scaled : {true, false}) {
+    check_attention(attention(4, 20, 70, 64, 64, DType::F16, false, scaled), 64, 64, 2);
+    check_attention(attention(2, 150, 119, 32, 64, DType::F16, true, scaled), 128, 112, 3);
+  }
+  check_attention(attention(1, 130, 20, 80, 96, DType::BF16, false), 192, 64, 2);
+  check_attention(attention(1, 270, 70, 32, 32, DType::F16, true), 256, 64, 3);
+  check_attention(attention(1, 17, 140, 128, 128, DType::F16, false), 128, 128, 2);
+  check_attention(attention(1, 70, 70, 256, 256, DType::F16, false), 128, 64, 2);
+  check_attention(attention(4, 30, 40, 16, 16, DType::F16, false), 64, 64, 4);
+}
+
 TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
   MmaProblem problem;

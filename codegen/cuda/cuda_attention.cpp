@@ -10,36 +10,70 @@ AttentionPrinter::AttentionPrinter(const Kernel& kernel, const Schedule& schedul
     : ProductPrinter(kernel, schedule, i32),
       attend_(*kernel.attend()),
       details_(attention_details(kernel, schedule)) {
-  expr_.include("attention.cuh");
+  blocks_per_sm_ = details_.blocks_per_sm;
+  expr_.include(schedule.tile.boxes ? "attention_boxes.cuh" : "attention.cuh");
 }
 
 void AttentionPrinter::print() {
   const Contract scores = score_product(attend_), values = value_product(attend_);
   const AttentionDetails& d = details_;
+  const bool boxes = schedule_.tile.boxes;
   print_args();
   out_.blank();
   print_plan();
   out_.blank();
-  print_operand("PrologueQ", scores, attend_.q, attend_.m, "m", true, d.q.vector, d.q.raw);
-  out_.blank();
-  print_operand("PrologueK", scores, attend_.key, attend_.n, "n", true, d.key.vector, d.key.raw);
-  out_.blank();
-  print_operand("PrologueV", values, attend_.value, attend_.d, "d", false, d.value.vector, d.value.raw);
+  if (boxes) {
+    print_starts();
+  } else {
+    print_operand("PrologueQ", scores, attend_.q, attend_.m, "m", true, d.q.vector, d.q.raw);
+    out_.blank();
+    print_operand("PrologueK", scores, attend_.key, attend_.n, "n", true, d.key.vector, d.key.raw);
+    out_.blank();
+    print_operand("PrologueV", values, attend_.value, attend_.d, "d", false, d.value.vector, d.value.raw);
+  }
   out_.blank();
   print_score();
   out_.blank();
   print_results(values, false, d.e_vector, "d");
   out_.blank();
   open_entry();
-  wait_for_inputs();
+  if (!boxes) wait_for_inputs();
   print_extent(attend_.batch, "batches");
   print_extent(attend_.m, "m_end");
   print_extent(attend_.n, "n_end");
-  print_extent(attend_.k, "k_end");
+  if (!boxes) print_extent(attend_.k, "k_end");
   print_extent(attend_.d, "d_end");
-  out_.line("attention<Plan>(PrologueQ{args}, PrologueK{args}, PrologueV{args}, Score{args}, Epilogue{args}, batches,");
-  out_.line("                m_end, n_end, k_end, d_end, shared);");
+  if (boxes) {
+    out_.line("attention_boxes<Plan>(&map_0, &map_1, &map_2, Starts{args}, Score{args}, Epilogue{args}, batches, m_end, n_end,");
+    out_.line("                      d_end, shared);");
+  } else {
+    out_.line("attention<Plan>(PrologueQ{args}, PrologueK{args}, PrologueV{args}, Score{args}, Epilogue{args}, batches,");
+    out_.line("                m_end, n_end, k_end, d_end, shared);");
+  }
   out_.close();
+}
+
+void AttentionPrinter::print_starts() {
+  const DType element = element_of(schedule_.unit);
+  const AttentionRows rows = *attention_rows(kernel_, element);
+  const Expr unit = 16 / static_cast<int64_t>(size_of(element));
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  {
+    auto type = f.writer().type_block("struct Starts");
+    f.writer().line("Args args;");
+    for (const auto& [name, operand] : {std::pair{"q", &rows.q}, {"key", &rows.key}, {"value", &rows.value}}) {
+      FunctorPrinter one(kernel_, schedule_, expr_.i32());
+      const Expr start = simplify(floor_div(operand->start, unit));
+      {
+        auto call = one.writer().block(fmt::format("INGOT_DEV {0} {1}({0} batch) const", expr_.index_type(), name));
+        one.bind_args();
+        one.split(attend_.batch, "batch", as_body(start));
+        one.writer().line(fmt::format("return {};", one.value(start)));
+      }
+      f.writer().splice(one.text());
+    }
+  }
+  splice(f);
 }
 
 void AttentionPrinter::print_plan() {
@@ -50,6 +84,8 @@ void AttentionPrinter::print_plan() {
   out_.line(fmt::format("typedef {} index;", expr_.index_type()));
   out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, head = {}, tile_d = {}, threads = {};", t.m, t.n,
                         d.head, d.columns, schedule_.threads));
+  out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, groups = {}, chunk = {};", t.stages, d.q_stages,
+                        t.boxes ? t.groups() : 0, d.chunk));
   out_.line(fmt::format("static constexpr int q_vector = {}, k_vector = {}, v_vector = {}, e_vector = {};", d.q.vector,
                         d.key.vector, d.value.vector, d.e_vector));
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
@@ -57,20 +93,41 @@ void AttentionPrinter::print_plan() {
                         d.key.raw, d.value.raw, attend_.nan_is_zero));
 }
 
+void AttentionPrinter::print_reach(FunctorPrinter& f) {
+  const Expr reach = reach_of(attend_);
+  FunctorPrinter one(kernel_, schedule_, expr_.i32());
+  {
+    auto call = one.writer().block(fmt::format("INGOT_DEV {0} reach({0} batch, {0} m, {0} n_end) const", expr_.index_type()));
+    if (reach.valid()) {
+      one.bind_args();
+      one.split(attend_.batch, "batch", as_body(reach));
+      one.split(attend_.m, "m", as_body(reach));
+    }
+    one.writer().line(fmt::format("return {};", reach.valid() ? one.value(reach) : "n_end"));
+  }
+  f.writer().splice(one.text());
+}
+
 void AttentionPrinter::print_score() {
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   {
     auto type = f.writer().type_block("struct Score");
     f.writer().line("Args args;");
+    const auto [scale, score] = split_scale(attend_.score, attend_.dot);
+    bool loads = false;
+    visit(attend_.score, [&](const Expr& e) { loads |= e.op() == ExprOp::Load; });
+    f.writer().line(fmt::format("static constexpr float kScale = (float){:.9e};", scale));
+    f.writer().line(fmt::format("static constexpr bool kLoads = {};", loads));
+    print_reach(f);
     auto call = f.writer().block(
         fmt::format("INGOT_DEV float operator()({0} batch, {0} m, {0} n, float dot) const", expr_.index_type()));
     f.bind_args();
-    const Body uses = as_body(attend_.score);
+    const Body uses = as_body(score);
     f.split(attend_.batch, "batch", uses);
     f.split(attend_.m, "m", uses);
     f.split(attend_.n, "n", uses);
     f.bind_acc(attend_.dot, "dot");
-    f.writer().line(fmt::format("return {};", f.value(attend_.score)));
+    f.writer().line(fmt::format("return {};", f.value(score)));
   }
   splice(f);
 }

@@ -16,7 +16,7 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
         "round", "point", "row",    "lane",   "mine", "shared", "args",   "i8",       "i16",   "i32",    "i64",
         "u8",    "u16",   "u32",    "u64",  "f16",    "bf16",   "active",   "batch", "m",      "n",
         "k",     "acc",   "out",    "div",  "rem",    "struct", "template", "class", "signed", "unsigned",
-        "side",  "depth",  "from",   "map_0", "map_1", "in"}) {
+        "side",  "depth",  "from",   "map_0", "map_1",  "map_2",  "in"}) {
     expr_.reserve(word);
   }
   expr_.approximate = true;
@@ -44,11 +44,12 @@ std::string CudaPrinter::signature() const {
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", pointer_type(static_cast<int>(i)), identifier_of(b.name));
   }
   for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
-  if (schedule_.tile.boxes)
-    for (const char* map : {"map_0", "map_1"}) list += fmt::format(", const __grid_constant__ TensorMap {}", map);
+  for (int i = 0; i < (schedule_.tile.boxes ? kernel_.attend() ? 3 : 2 : 0); ++i)
+    list += fmt::format(", const __grid_constant__ TensorMap map_{}", i);
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
+  const bool counted = schedule_.kind == Schedule::Kind::Tiles || schedule_.tile.boxes;
   const std::string residents =
-      schedule_.kind == Schedule::Kind::Tiles ? fmt::format(", {}", blocks_per_sm_) : std::string();
+      counted ? fmt::format(", {}", blocks_per_sm_) : std::string();
   const std::string cluster =
       schedule_.cluster_k > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", schedule_.cluster_k) : "";
   return fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}){}\n{}({})", schedule_.threads, residents,

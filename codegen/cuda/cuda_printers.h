@@ -184,6 +184,8 @@ class AttentionPrinter : public ProductPrinter {
  private:
   void print_plan();
   void print_score();
+  void print_starts();
+  void print_reach(FunctorPrinter& f);
 
   const Attend& attend_;
   AttentionDetails details_;

@@ -8,6 +8,7 @@
 namespace ingot {
 
 namespace {
+constexpr int64_t kUnrolledSteps = 8;
 constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
 
 std::string offset_text(int bytes) { return bytes ? fmt::format(" + {}", bytes) : std::string(); }
@@ -148,9 +149,17 @@ void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vec
     const bool single = bound.size() == 1;
     const std::string i = single ? bind_index(bound[0].var) : expr_.fresh("step");
     const std::string first = width > 1 ? fmt::format("{} * {}", lane, width) : lane;
-    auto block = out_.block(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4})", expr_.index_type(), i, first,
-                                        total, lanes * width),
+    const int stride = lanes * width;
+    const int64_t count = total_of(axes).as_int().value_or(0), steps = count / stride;
+    // A few steps of all these lanes: their loads are on their way together, and what several loops load stays in registers.
+    const bool unrolled = steps > 0 && steps <= kUnrolledSteps && count % stride == 0;
+    const std::string step = unrolled ? expr_.fresh("part") : std::string();
+    if (unrolled) out_.directive("#pragma unroll");
+    auto block = out_.block(unrolled ? fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", step, steps)
+                                     : fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4})", expr_.index_type(), i, first,
+                                                   total, stride),
                             i);
+    if (unrolled) out_.line(fmt::format("const {} {} = {} + {} * {};", expr_.index_type(), i, first, step, stride));
     if (!single) bind_axes(bound, i);
     if (width > 1) with_lanes(inner->var, base, width, print_body);
     else print_body();

@@ -36,6 +36,15 @@ struct OperandBox {
 };
 std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& value, const std::vector<Axis>& side,
                                       DType element);
+/// An operand of attention that TMA can read: rows of neighbouring elements at a fixed distance, which begin where the batch
+/// index says, at a multiple of 16 bytes.
+struct OperandRows {
+  int buffer = 0;
+  Expr start;                       // elements, over the batch axes
+  Expr rows, columns, row_stride;   // row_stride: elements; of a single row, of no meaning
+};
+std::optional<OperandRows> operand_rows(const Kernel& kernel, const Expr& value, const std::vector<Axis>& rows,
+                                        const std::vector<Axis>& columns, DType element);
 /// The rows of A as pixels of an image that a window goes over, channels last (TMA's im2col mode): pixel (h, w) of the output
 /// reads rows h * step + low + tap * dilation of the input, and zeros outside of it.
 struct WindowAxis {

@@ -54,6 +54,7 @@ std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& operand,
 }
 
 bool takes_boxes(const Kernel& kernel, DType element) {
+  if (kernel.attend()) return attention_rows(kernel, element).has_value();
   const Contract& c = *kernel.contract();
   const TileDetails d = tile_details(kernel, {});
   if (d.out_along_m) return false;
@@ -79,6 +80,7 @@ static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) 
 
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   if (!s.tile.boxes) return {};
+  if (kernel.attend()) return attention_maps(kernel, s);
   const Contract& c = *kernel.contract();
   const DType element = element_of(s.unit);
   const auto size = static_cast<int64_t>(size_of(element));

@@ -1,5 +1,9 @@
 // Plans of attention: how many queries and keys a block works on at a time.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
 
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/plan_cuda.h"
@@ -7,6 +11,8 @@
 
 namespace ingot {
 namespace {
+
+constexpr int kLargestShared = 227 * 1024;  // of a block of sm_90
 
 int rounded(const std::vector<Axis>& axes) {
   return static_cast<int>((estimate(total_of(axes), 256) + 15) / 16 * 16);
@@ -27,6 +33,106 @@ Contract value_product(const Attend& t) {
   return {.batch = t.batch, .m = t.m, .n = t.d, .k = t.n, .a = t.value, .b = t.value, .acc = t.acc, .epilogue = t.epilogue};
 }
 
+namespace {
+
+/// The sizes of an attention, as far as they are known, and what its logits cost.
+struct AttentionProblem {
+  double m, n, batch, head, columns, work;
+};
+
+/// Cycles of the busiest SM. Warpgroups of an SM take turns at the tensor cores and at the exponentials; one alone has both, one
+/// after the other.
+double estimated_cycles(const AttentionProblem& p, const TargetTraits& target, const MmaTile& t, int blocks) {
+  const double together = static_cast<double>(t.groups()) * blocks, elements = 64.0 * t.n;
+  const double multiply = elements * (p.head + p.columns) / 1800, weigh = elements * (1.0 / 16 + p.work / 128);
+  const double step = std::max({together * multiply, together * weigh, multiply + weigh + 400});
+  const double rows = std::ceil(p.m / t.m), steps = std::ceil(p.n / t.n);
+  const double rounds = std::ceil(rows * p.batch / (target.parallel_units * blocks));
+  // TMA fills what is outside with zeros, a row at a time; and what a tile reads and writes passes at 19 bytes a cycle and SM.
+  const double outside = (t.m - p.m / rows) + 2 * (steps * t.n - p.n);
+  const double bytes = 2 * (p.m * (p.head + p.columns) + p.n * (p.head + p.columns)) / rows;
+  return rounds * std::max(steps * step + 1500 + 8 * outside, bytes * blocks / 19) + 3000;
+}
+
+/// Registers of a thread: logits, weights and results, and what the rest takes (measured: where ptxas begins to spill).
+bool fits_registers(const MmaTile& t, int columns, bool loads) {
+  constexpr int kLimits[] = {128, 232, 160, 112};  // for 1 to 4 warpgroups (prelude/warp_results.cuh; of one, two blocks an SM)
+  const int rest[] = {40, columns < 128 ? 44 : 56, 45, loads ? 33 : 25};
+  const auto groups = static_cast<size_t>(t.groups() - 1);
+  return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] <= kLimits[groups];
+}
+
+int box_bytes(const AttentionDetails& d, const MmaTile& t) {
+  const int panels = (d.head + 63) / 64, value_panels = (d.columns + 63) / 64;
+  return d.q_stages * t.m * panels * 128 + t.stages * t.n * (panels + value_panels) * 128 +
+         t.groups() * 4 * 16 * (d.chunk + 8) * 4 + (d.q_stages + 2 * t.stages) * 16;
+}
+
+int blocks_of(const MmaTile& t) { return t.groups() == 1 ? 2 : 1; }
+
+/// What follows from the tile, but for the stages.
+void box_details(AttentionDetails& d, const MmaTile& t, int shared_bytes) {
+  d.chunk = d.columns % 64 == 0 && d.columns < 128 ? 64 : d.columns % 32 == 0 ? 32 : 16;
+  d.blocks_per_sm = blocks_of(t);
+  d.q_stages = 2;
+  MmaTile two = t;
+  two.stages = 2;
+  if (box_bytes(d, two) > shared_bytes / d.blocks_per_sm - 1024) d.q_stages = 1;
+}
+
+/// The best tile whose operands arrive as boxes; m = 0: there is none.
+MmaTile choose_boxes(const Kernel& kernel, const TargetTraits& target, AttentionDetails d) {
+  const Attend& a = *kernel.attend();
+  AttentionProblem p{};
+  p.m = static_cast<double>(estimate(total_of(a.m), 512));
+  p.n = static_cast<double>(estimate(total_of(a.n), 512));
+  p.batch = static_cast<double>(estimate(total_of(a.batch), 512));
+  p.head = d.head;
+  p.columns = d.columns;
+  const bool scaled = scale_alone(a.score, a.dot).has_value();
+  p.work = 5.0 + (scaled ? 0 : static_cast<double>(count_flops(a.score)));
+  const char* forced = std::getenv("INGOT_TILE");
+  MmaTile best;
+  best.m = 0;
+  double least = 0;
+  for (int groups = 1; groups <= 4; ++groups) {
+    for (int n = 64; n <= 208; n += 16) {
+      MmaTile t{.m = groups * 64, .n = n, .k = d.head, .warp_m = 64, .warp_n = n, .warpgroups = true, .boxes = true};
+      const int limit = target.shared_bytes / blocks_of(t) - (blocks_of(t) > 1 ? 1024 : 0);
+      box_details(d, t, target.shared_bytes);
+      t.stages = 2;
+      const bool taken = forced && fmt::format("{}x{}", t.m, t.n) == forced;
+      if (!(taken || fits_registers(t, d.columns, !scaled)) || box_bytes(d, t) > limit) continue;
+      while (t.stages < 4) {
+        ++t.stages;
+        if (box_bytes(d, t) > limit) break;
+      }
+      if (box_bytes(d, t) > limit) --t.stages;
+      const double cycles = estimated_cycles(p, target, t, blocks_of(t));
+      if (taken) return t;
+      if (best.m == 0 || cycles < least) {
+        best = t;
+        least = cycles;
+      }
+    }
+  }
+  return best;
+}
+
+/// The best tile of mma.sync.
+MmaTile choose_warps(const AttentionDetails& d, int size, int limit) {
+  constexpr std::pair<int, int> kTiles[] = {{64, 64}, {64, 32}, {32, 32}, {16, 32}, {16, 16}};
+  MmaTile t;
+  for (const auto& [m, n] : kTiles) {
+    t = {.m = m, .n = n, .k = d.head, .warp_m = 16, .warp_n = n, .stages = 2};
+    const bool crowded = (d.columns > 128 || size == 4) && n > 32;  // registers
+    if (!crowded && shared_bytes(d, t, size) <= limit) break;
+  }
+  return t;
+}
+
+}  // namespace
+
 Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
   const Attend& t = *kernel.attend();
   Schedule s;
@@ -39,12 +145,16 @@ Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
   AttentionDetails d;
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
-  constexpr std::pair<int, int> kTiles[] = {{64, 64}, {64, 32}, {32, 32}, {16, 32}, {16, 16}};
-  for (const auto& [m, n] : kTiles) {
-    s.tile = {.m = m, .n = n, .k = d.head, .warp_m = 16, .warp_n = n, .stages = 2};
-    s.threads = m / 16 * 32;
-    const bool crowded = (d.columns > 128 || size == 4) && n > 32;  // registers
-    if (!crowded && shared_bytes(d, s.tile, size) <= target.shared_bytes) break;
+  const bool many = estimate(total_of(t.m), 512) > 16;  // a warpgroup has 64 queries
+  s.tile.m = 0;
+  if (target.compute_capability == 90 && size == 2 && many && d.columns <= 256 && attention_rows(kernel, element_of(s.unit)))
+    s.tile = choose_boxes(kernel, target, d);
+  if (s.tile.boxes) {
+    s.threads = s.tile.threads();
+    s.most_blocks = target.parallel_units * blocks_of(s.tile);
+  } else {
+    s.tile = choose_warps(d, size, target.shared_bytes);
+    s.threads = s.tile.m / 16 * 32;
   }
   return s;
 }
@@ -60,7 +170,12 @@ AttentionDetails attention_details(const Kernel& kernel, const Schedule& s) {
   d.e_vector = out ? widest_vector(kernel, t.epilogue, out->var, out->extent, 8) : 1;
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
-  d.shared_bytes = shared_bytes(d, s.tile, static_cast<int>(size_of(element)));
+  if (s.tile.boxes) {
+    box_details(d, s.tile, kLargestShared);
+    d.shared_bytes = box_bytes(d, s.tile);
+  } else {
+    d.shared_bytes = shared_bytes(d, s.tile, static_cast<int>(size_of(element)));
+  }
   return d;
 }
 

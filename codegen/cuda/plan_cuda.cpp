@@ -45,12 +45,13 @@ void find_top_loop(const Body& body, TopLoop& best) {
   }
 }
 
-/// How many accesses step by one element along `inner`.
-int neighbour_accesses(const Body& body, const Expr& inner) {
+/// How many of a loop's accesses step by one element along `inner`. What does not change with the loop is loaded once.
+int neighbour_accesses(const Body& body, const Expr& inner, const std::vector<Axis>& loop) {
   int n = 0;
   each_access(body, [&](int, const Expr& index, bool) {
+    const auto changes = [&](const Axis& a) { return depends_on(index, a.var.name()); };
     const auto c = linear_coefficient(index, inner.name());
-    n += c && c->is_const(1);
+    n += c && c->is_const(1) && std::any_of(loop.begin(), loop.end(), changes);
   });
   return n;
 }
@@ -207,8 +208,8 @@ static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
   if (needs_shared_scratch(kernel.body)) return plan_rows(kernel, target, top);
   if (top.length <= 1) return plan_points(kernel, target);
   const Axis *loop_axis = inner_axis(top.axes), *point_axis = inner_axis(kernel.domain);
-  const int along_loop = neighbour_accesses(top.work, loop_axis->var);
-  const int along_points = point_axis ? neighbour_accesses(top.work, point_axis->var) : 0;
+  const int along_loop = neighbour_accesses(top.work, loop_axis->var, top.axes);
+  const int along_points = point_axis ? neighbour_accesses(top.work, point_axis->var, top.axes) : 0;
   const int64_t points = estimate(total_of(kernel.domain), 1 << 16);
   const bool many_points = points >= static_cast<int64_t>(target.parallel_units) * 256;
   // A sliding window (short runs along the loop) and a column (runs along the points) are one thread's work.
@@ -261,8 +262,9 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   if (s.kind == Schedule::Kind::Attention) {
     const Attend& t = *kernel.attend();
     launch.shared_bytes = attention_details(kernel, s).shared_bytes;
-    launch.grid[0] = simplify(ceil_div(total_of(t.m), Expr(s.tile.m)));
-    launch.grid[2] = simplify(min(total_of(t.batch), Expr(65535)));
+    const Expr tiles = ceil_div(total_of(t.m), Expr(s.tile.m)), batches = total_of(t.batch);
+    launch.grid[0] = simplify(s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles);
+    if (!s.tile.boxes) launch.grid[2] = simplify(min(batches, Expr(65535)));
     return launch;
   }
   if (s.kind == Schedule::Kind::Columns) {

@@ -56,7 +56,7 @@ int whole_rows(int tile_m, int together);
 
 /// True when TMA can send for the operands and the results go along n, as the kernels with boxes have it.
 bool takes_boxes(const Kernel& kernel, DType element);
-/// The tensor maps of a plan with boxes: of A, then of B.
+/// The tensor maps of a plan with boxes: of A, then of B; or of queries, keys and values.
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& schedule);
 
 /// The shared memory of a Rows kernel: scratch arrays of every row of the block, then two areas for block reductions.
@@ -80,7 +80,26 @@ struct AttentionDetails {
   int e_vector = 1;
   int head = 16, columns = 16;  // channels of queries and of values, rounded up to 16
   int shared_bytes = 0;
+  int chunk = 16, q_stages = 1, blocks_per_sm = 1;  // with boxes
 };
+/// Attention with boxes: the operands, if TMA can read all three, and the tensor maps.
+struct AttentionRows {
+  OperandRows q, key, value;
+};
+std::optional<AttentionRows> attention_rows(const Kernel& kernel, DType element);
+std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& schedule);
+/// Over the batch axes and the row: keys from there on have weights of zero in rows up to this one; invalid when that is not
+/// known. A mask that is finite counts where the logits of 16-bit queries and keys cannot reach it and the first key is not
+/// masked.
+Expr reach_of(const Attend& attend);
+/// c, where the logit is c * dot for a positive number c.
+std::optional<double> scale_alone(const Expr& score, const Expr& dot);
+/// The same logit as scale * logit, with scale > 0: masks of -inf stay what they are.
+struct ScaledLogit {
+  double scale = 1;
+  Expr logit;
+};
+ScaledLogit split_scale(const Expr& score, const Expr& dot);
 Schedule plan_attention(const Kernel& kernel, const TargetTraits& target);
 AttentionDetails attention_details(const Kernel& kernel, const Schedule& schedule);
 /// The two products of an attention: queries by keys, and weights by values (whose `a` is not set).

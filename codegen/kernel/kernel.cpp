@@ -79,7 +79,7 @@ std::string to_string(const Schedule& s) {
       return fmt::format("columns threads={} vector={} points_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Attention:
-      return fmt::format("attention {} {} queries, {} keys at a time, threads={}", name_of(s.unit), s.tile.m, s.tile.n, s.threads);
+      return fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit), s.tile.m, s.tile.n, s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads);
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt) {
         std::string text = fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile),

@@ -117,6 +117,13 @@ void sort_by_stride(std::vector<Axis>& axes, const Expr& index) {
                    [&](const Axis& a, const Axis& b) { return distance(a) > distance(b); });
 }
 
+/// Rows in the order in which A has them, so that they are one axis there; the results of a row may lie anywhere.
+static void sort_rows(Contract& c) {
+  const Expr load = first_load(c.a);
+  const auto is_spaced = [&](const Axis& a) { return stride_of(load, a) > 0; };
+  if (load.valid() && std::all_of(c.m.begin(), c.m.end(), is_spaced)) sort_by_stride(c.m, load);
+}
+
 void orient(Contract& c) {
   const Expr store = first_store(c.epilogue);
   const auto in_group = [&](const Expr& operand) {
@@ -138,6 +145,7 @@ void orient(Contract& c) {
     sort_by_stride(c.m, store);
     sort_by_stride(c.n, store);
   }
+  sort_rows(c);
   for (const Expr& operand : {c.a, c.b}) {
     const Expr load = first_load(operand);
     const auto inner = std::find_if(c.k.begin(), c.k.end(), [&](const Axis& a) {

@@ -109,8 +109,9 @@ void lower_contraction(GroupValues& values, Kernel& k) {
   for (Expr& i : out) i = simplify(i);
   const Node* reduction = find_anchor<Reduction>(body);
   c.epilogue = reduction ? lower_row_groups(values, n, *reduction, out, c) : epilogue_of(values, n.outputs[0], out, c.acc);
-  orient(c);
   k.body.push_back({std::move(c)});
+  split_divided_axes(k);
+  orient(std::get<Contract>(k.body[0].node));
 }
 
 void lower_windows(GroupValues& values, Kernel& k) {
@@ -247,7 +248,6 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
     case GroupKind::Attention: lower_attention(values, k); break;
     case GroupKind::Chain: lower_chain(values, k); break;
   }
-  split_divided_axes(k);
   collapse_axes(k);
   k.dims = free_dims(k);
   return k;

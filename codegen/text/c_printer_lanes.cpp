@@ -10,6 +10,9 @@ namespace ingot {
 namespace {
 constexpr int kAccessBytes = 16;  // the widest access of a GPU thread
 
+/// Weights of 32 bits beside activations of 16 take two accesses: what the others have in one is worth more.
+int widest_bytes(const Buffer& buffer) { return buffer.is_constant ? 2 * kAccessBytes : kAccessBytes; }
+
 bool mentions(const Expr& e, const std::unordered_set<std::string>& symbols) {
   bool found = false;
   visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Symbol && symbols.count(x.name()) > 0; });
@@ -57,7 +60,9 @@ void CPrinter::with_lanes(const Expr& inner, const Expr& base, int width, const 
   arrays_ = arrays;
 }
 
-int CPrinter::access_bytes(int buffer) const { return buffer < static_cast<int>(kernel_.buffers.size()) ? kAccessBytes : 0; }
+int CPrinter::access_bytes(int buffer) const {
+  return buffer < static_cast<int>(kernel_.buffers.size()) ? widest_bytes(kernel_.buffers[static_cast<size_t>(buffer)]) : 0;
+}
 
 std::string CPrinter::vector_load(int buffer, int width, const std::string& index) {
   const bool constant = kernel_.buffers[static_cast<size_t>(buffer)].is_constant;
@@ -279,8 +284,8 @@ int widest_vector(const Kernel& kernel, const Body& body, const Expr& inner, con
         return;
       }
       const Expr rest = substitute(index, {{inner.name(), Expr(0)}});
-      const DType type = kernel.buffers[static_cast<size_t>(buffer)].type;
-      fits &= static_cast<int>(size_of(type)) * width <= kAccessBytes && is_multiple(rest, width);
+      const Buffer& b = kernel.buffers[static_cast<size_t>(buffer)];
+      fits &= static_cast<int>(size_of(b.type)) * width <= widest_bytes(b) && is_multiple(rest, width);
       any = true;
     });
     if (fits && any) return width;

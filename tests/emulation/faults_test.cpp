@@ -74,6 +74,9 @@ constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
+constexpr const char* kResults = "prelude/warp_results.cuh";    // included by kBoxes
+constexpr const char* kAttentionBoxes = "prelude/attention_boxes.cuh";
+constexpr const char* kSoftmax = "prelude/online_softmax.cuh";  // included by both forms of attention
 constexpr const char* kTile = "prelude/contraction_tile.cuh";   // included by kMma
 
 void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = nullptr,
@@ -81,7 +84,7 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
-  for (const char* loop : {kMma, kWgmma, kBoxes})  // what it includes is planted into its text
+  for (const char* loop : {kMma, kWgmma, kBoxes, kAttention, kAttentionBoxes})  // what it includes is planted into its text
     if (source.find(fmt::format("#include \"{}\"", loop)) != std::string::npos && loop != fault.file) source = inlined(source, loop);
   if (*fault.file) source = inlined(source, fault.file);
   REQUIRE(source.find(fault.before) != std::string::npos);
@@ -209,14 +212,15 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
       {"a stage is sent for before it is free", kBoxes, "mbar_wait(ring.empty(), ring.phase ^ 1);", "", "race"},
       {"products do not wait for a stage", kBoxes, "mbar_wait(ring.full(), ring.phase);", "", "race"},
       {"a stage is free while it is multiplied", kBoxes, "product.template wait<1>();", "", "race"},
-      {"results are read before they are written", kBoxes, "put(product.acc[i] + c / 2);\n      warp_sync();",
-       "put(product.acc[i] + c / 2);", "uninitialised"},
+      {"results are read before they are written", kResults, "Scratch::put(scratch, acc[i] + c / 2);\n    warp_sync();",
+       "Scratch::put(scratch, acc[i] + c / 2);", "uninitialised"},
       {"the barriers' start is not fenced", kBoxes, "fence_mbar_init();", "", "not-fenced"},
       {"no barrier behind it", kBoxes, "  ring.clear_rest();\n  cta_sync();", "", "race"},
-      {"results behind the last row are stored", kBoxes, "if (m < m_end && n < n_end) call", "if (n < n_end) call",
+      {"results behind the last row are stored", kResults, "if (m < m_end && n < n_end) call", "if (n < n_end) call",
        "global-out-of-bounds"},
       {"a tile too few", kBoxes, "ring.skip((Ring::kTeams - 1) * steps);", "", "deadlock"},
-      {"the same results twice", kBoxes, "Ring::place(row(x), column(x) + g)", "Ring::place(row(x), column(x))", "wrong"},
+      {"the same results twice", kResults, "Scratch::place(row(x), column(x) + g)", "Scratch::place(row(x), column(x))",
+       "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
   plant(conv(2, 64, 7, 9, 40, 3, 1, true, DType::F16),
@@ -227,14 +231,50 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
 
 TEST_CASE("faults in attention", "[emulated]") {
   const Sample sample = attention(2, 70, 130, 64, 64, DType::F16, false);
+  Schedule schedule;
+  schedule.kind = Schedule::Kind::Attention;
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 64, .n = 64, .k = 64, .warp_m = 16, .warp_n = 64, .stages = 2};
+  schedule.threads = 128;
   const Fault faults[] = {
       {"no barrier before keys are used", kAttention, "cta_sync();  // these keys", "// these keys", "shared-race"},
       {"no barrier before values are used", kAttention, "cta_sync();  // and now the values", "// the values",
        "shared-race"},
-      {"earlier sums keep their scale", kAttention, "sum[h] *= scale;", "", "wrong"},
-      {"keys behind the last count", kAttention, "n < n_end ? score", "true ? score", "global-out-of-bounds"},
+      {"earlier sums keep their scale", kSoftmax, "sum[h] *= scale[h];", "", "wrong"},
+      {"keys behind the last count", kSoftmax, "All || n < n_end ? score", "true ? score", "global-out-of-bounds"},
   };
-  for (const Fault& fault : faults) plant(sample, fault);
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+}
+
+TEST_CASE("faults in attention by boxes", "[emulated]") {
+  const Sample sample = attention(3, 70, 90, 64, 64, DType::F16, false);
+  Schedule schedule;
+  schedule.kind = Schedule::Kind::Attention;
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 128, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 2, .warpgroups = true, .boxes = true};
+  schedule.threads = schedule.tile.threads();
+  schedule.most_blocks = 1;  // so that it has more tiles than stages
+  const Fault faults[] = {
+      {"a stage is filled before it is free", kAttentionBoxes, "mbar_wait(empty(), phase ^ 1);", "", "race"},
+      {"products do not wait for a stage", kAttentionBoxes, "mbar_wait(full(), phase);", "", "race"},
+      {"keys are free while they are multiplied", kAttentionBoxes, "      wgmma_wait<1>();", "", "wgmma-accumulator-touched"},
+      {"values are free while they are multiplied", kAttentionBoxes,
+       "      wgmma_wait<0>();\n      wgmma_results(this->acc);\n      memory.values", "      memory.values",
+       "wgmma-accumulator-touched"},
+      {"queries are given back twice", kAttentionBoxes, "    memory.queries.wait_full();\n    memory.keys",
+       "    memory.queries.wait_full();\n    memory.queries.release();\n    memory.keys", "deadlock"},
+      {"queries are not given back", kAttentionBoxes, "    memory.queries.release();\n    memory.values", "    memory.values",
+       "deadlock"},
+      {"the barriers' start is not fenced", kAttentionBoxes, "fence_mbar_init();", "", "not-fenced"},
+      {"earlier results keep their scale", kAttentionBoxes, "this->rescale(scale);", "", "wrong"},
+      {"every warpgroup takes the same queries", kAttentionBoxes, "memory.query_stage() + group() * 64 * 128",
+       "memory.query_stage()", "wrong"},
+      {"keys behind the last count", kSoftmax, "All || n < n_end ? score", "true ? score", "global-out-of-bounds"},
+      {"the wrong batch index", "", "return batch * 560", "return batch * 512", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+  plant(attention(3, 50, 90, 64, 64, DType::F16, false),
+        {"a warpgroup without queries gives nothing back", kAttentionBoxes, "pass(steps);", "", "deadlock"}, &schedule);
 }
 
 TEST_CASE("faults in thin products", "[emulated]") {

@@ -296,7 +296,7 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
-Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DType type, bool strided) {
+Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DType type, bool strided, bool scaled) {
   const Expr ib = index("b", batch), im = index("i", m), in = index("j", n), ik = index("k", kk), id = index("d", d);
   Kernel k =
       kernel("attention",
@@ -316,12 +316,13 @@ Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DTy
   t.key = Expr::load(1, type, place(in, n, ik, kk));
   t.value = Expr::load(2, type, place(in, n, id, d));
   t.dot = Expr::local("dot", DType::F32);
-  t.score = t.dot * Expr::number(DType::F32, 0.25) + Expr::load(3, type, im * n + in);
+  t.score = t.dot * Expr::number(DType::F32, 0.25);
+  if (!scaled) t.score = t.score + Expr::load(3, type, im * n + in);
   t.acc = Expr::local("acc", DType::F32);
   t.epilogue.push_back({Store{5, place(im, m, id, d), t.acc + Expr::load(4, type, id)}});
   t.q_type = t.v_type = type;
   k.body.push_back({t});
-  return {fmt::format("attention_{}x{}x{}x{}x{}_{}{}", batch, m, n, kk, d, name_of(type), strided ? "_strided" : ""),
+  return {fmt::format("attention_{}x{}x{}x{}x{}_{}{}", batch, m, n, kk, d, name_of(type), strided ? "_strided" : scaled ? "_scaled" : ""),
           k,
           {},
           type == DType::BF16  ? 1e-2
@@ -471,6 +472,11 @@ std::vector<Sample> all_samples() {
           attention(1, 33, 20, 80, 16, DType::BF16, false),
           attention(2, 20, 70, 32, 32, DType::F32, true),
           attention(1, 1, 9, 7, 5, DType::F16, false),
+          attention(2, 140, 100, 64, 64, DType::F16, false, true),
+          attention(140, 20, 24, 16, 16, DType::BF16, true),
+          attention(1, 90, 130, 80, 96, DType::F16, false),
+          attention(1, 130, 150, 128, 128, DType::F16, true, true),
+          attention(1, 20, 70, 256, 256, DType::F16, false),
           activated_matmul(37, 72, 45, DType::F32, false),
           activated_matmul(66, 40, 64, DType::F16, true)};
 }

@@ -5,7 +5,8 @@
 // A kernel brings functors and a Plan:
 //   PrologueQ   elements (m, k); PrologueK: elements (n, k), as in contraction_mma.cuh, contiguous along k
 //   PrologueV   elements (n, d), contiguous along d: its rows are the keys
-//   Score       s(b, m, n, dot): the logit
+//   Score       s(b, m, n, dot): the logit, but for the factor Score::kScale > 0; kLoads: it reads memory; and
+//               reach(b, m, n_end): keys from there on have weights of zero in rows up to m
 //   Epilogue    e(b, m, d, acc): called for e_vector neighbouring results along d
 //   Plan        element, index, tile_m (16 rows for each warp), tile_n (keys of a step), head (columns of q and key),
 //               tile_d (columns of value), both rounded up to 16, threads, q_vector, q_raw, ..., v_raw, e_vector,
@@ -14,8 +15,7 @@
 // A warp owns 16 rows of queries. Keys and values pass through two buffers each: while one is multiplied, the other fills.
 #pragma once
 #include "prelude/contraction_mma.cuh"
-#include "prelude/math.cuh"
-#include "prelude/warp.cuh"
+#include "prelude/online_softmax.cuh"
 
 template <class Plan> struct QueryPlan : Plan {
   static constexpr int tile_k = Plan::head, stages = 2;
@@ -28,36 +28,20 @@ template <class Plan> struct AttentionResult : Plan {
   static constexpr bool out_along_m = false;
 };
 
-INGOT_DEV void compiler_barrier() { INGOT_PTX(asm volatile("" ::: "memory");) }
-
-INGOT_DEV u32 pack_pair(f16, float low, float high) { return pack_f16x2(low, high); }
-INGOT_DEV u32 pack_pair(bf16, float low, float high) { return pack_bf16x2(low, high); }
-
-template <class Plan, class OperandQ, class OperandK, class OperandV> struct AttentionTile {
+template <class Plan, class OperandQ, class OperandK, class OperandV>
+struct AttentionTile : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
   typedef typename Plan::element T;
   static constexpr int kKeys = Plan::tile_n / 8, kColumns = Plan::tile_d / 8, kStep = MmaTraits<T>::k;
-  static constexpr float kLog2e = 1.4426950408889634f;
-  float scores[kKeys][4], acc[kColumns][4], top[2], sum[2];
+  using OnlineSoftmax<Plan::tile_n, Plan::tile_d>::scores;
+  using OnlineSoftmax<Plan::tile_n, Plan::tile_d>::acc;
 
-  static INGOT_DEV int row() { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4; }  // and the one 8 below
-  static INGOT_DEV int column() { return threadIdx.x % 4 * 2; }                       // and the next, of every 8
+  /// Four results of a product, in an array of them.
+  static INGOT_DEV float (&four(float* values, int j))[4] { return *(float(*)[4])(values + j * 4); }
 
-  INGOT_DEV void clear() {
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-      for (int q = 0; q < 4; ++q) acc[j][q] = 0;
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) top[h] = -bits_as<float>(0x7f800000u), sum[h] = 0;
-  }
   INGOT_DEV void dot_products(u32 q, u32 key) {
     const int x = threadIdx.x / 32 * 16;
 #pragma unroll
-    for (int j = 0; j < kKeys; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) scores[j][e] = 0;
-    }
+    for (int i = 0; i < kKeys * 4; ++i) scores[i] = 0;
     // Not all at once: the compiler would load every fragment first.
 #pragma unroll(Plan::tile_d > 128 ? 1 : 2)
     for (int k = 0; k < Plan::head; k += kStep) {
@@ -68,8 +52,8 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
         u32 r[4];
         OperandK::load8x2(r, key, j * 8, k);
         const u32 first[2] = {r[0], r[1]}, second[2] = {r[2], r[3]};
-        multiply(scores[j], a, first);
-        multiply(scores[j + 1], a, second);
+        multiply(four(scores, j), a, first);
+        multiply(four(scores, j + 1), a, second);
       }
     }
   }
@@ -87,60 +71,19 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
       mma_1688_tf32(d, a_big, b_big);
     }
   }
-  template <class Score, class Index>
-  INGOT_DEV void logits(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end) {
-#pragma unroll
-    for (int j = 0; j < kKeys; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const Index n = n0 + j * 8 + column() + e % 2, m = m0 + row() + e / 2 * 8;
-        scores[j][e] = n < n_end ? score(batch, m < m_end ? m : m_end - 1, n, scores[j][e])
-                                 : -bits_as<float>(0x7f800000u);
-      }
-      if (j % 2 == 1) compiler_barrier();  // or the loads of all masks would be in flight, and hold registers
-    }
-  }
-  /// Logits become weights relative to the row's largest logit so far; what was summed up before is scaled to it.
-  INGOT_DEV void weights() {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float most = top[h];
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) most = fmaxf(most, fmaxf(scores[j][h * 2], scores[j][h * 2 + 1]));
-      most = fmaxf(most, shfl_xor(most, 1));
-      most = fmaxf(most, shfl_xor(most, 2));
-      // A row without any logit so far has weights of zero, and no difference of infinities.
-      const float base = most == -bits_as<float>(0x7f800000u) ? 0.0f : most * kLog2e;
-      const float scale = fast_exp2(top[h] * kLog2e - base);
-      top[h] = most;
-      sum[h] *= scale;
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) acc[j][h * 2] *= scale, acc[j][h * 2 + 1] *= scale;
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) {
-#pragma unroll
-        for (int e = h * 2; e < h * 2 + 2; ++e) {
-          scores[j][e] = fast_exp2(fmaf(scores[j][e], kLog2e, -base));
-          sum[h] += scores[j][e];
-        }
-      }
-    }
-  }
   INGOT_DEV void add_values(u32 value) {
     if constexpr (kStep == 16) {
 #pragma unroll
       for (int k = 0; k < kKeys; k += 2) {
         u32 a[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          a[i] = pack_pair(T{}, scores[k + i / 2][i % 2 * 2], scores[k + i / 2][i % 2 * 2 + 1]);
+        this->template operand<T>(a, k * 8);
 #pragma unroll
         for (int j = 0; j < kColumns; j += 2) {
           u32 r[4];
           OperandV::load8x2(r, value, j * 8, k * 8);
           const u32 first[2] = {r[0], r[1]}, second[2] = {r[2], r[3]};
-          multiply(acc[j], a, first);
-          multiply(acc[j + 1], a, second);
+          multiply(four(acc, j), a, first);
+          multiply(four(acc, j + 1), a, second);
         }
       }
     } else {
@@ -148,29 +91,14 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
       const int lane = threadIdx.x % 32;
 #pragma unroll
       for (int k = 0; k < kKeys; ++k) {
-        const float* w = scores[k];
+        const float* w = scores + k * 4;
         const u32 a[4] = {bits_as<u32>(w[0]), bits_as<u32>(w[2]), bits_as<u32>(w[1]), bits_as<u32>(w[3])};
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
           const u32 at = value + (k * 8 + lane % 4 * 2) * OperandV::kRow + (j * 8 + lane / 4) * 4;
           const u32 b[2] = {lds<u32>(at), lds<u32>(at + OperandV::kRow)};
-          multiply(acc[j], a, b);
+          multiply(four(acc, j), a, b);
         }
-      }
-    }
-  }
-  INGOT_DEV void finish() {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float total = sum[h];
-      total += shfl_xor(total, 1);
-      total += shfl_xor(total, 2);
-      const float part = 1.0f / total;
-      const bool none = Plan::nan_is_zero && !(total > 0);
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-        for (int e = h * 2; e < h * 2 + 2; ++e) acc[j][e] = none ? 0.0f : acc[j][e] * part;
       }
     }
   }
@@ -210,10 +138,12 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     cp_async_commit();
     Tile tile;
     tile.clear();
+    const Index reach = score.reach(batch, (m0 + Plan::tile_m < m_end ? m0 + Plan::tile_m : m_end) - 1, n_end);
+    const Index n_stop = reach < n_end ? reach : n_end;
 #pragma unroll 1
-    for (Index step = 0; step * Plan::tile_n < n_end; ++step) {
+    for (Index step = 0; step * Plan::tile_n < n_stop; ++step) {
       const Index n0 = step * Plan::tile_n;
-      const bool more = n0 + Plan::tile_n < n_end;
+      const bool more = n0 + Plan::tile_n < n_stop;
       const int now = (int)(step % 2), next = 1 - now;
       cp_async_wait<1>();
       cta_sync();  // these keys are there, and everybody has left the ones before
@@ -223,8 +153,10 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
       }
       cp_async_commit();
       tile.dot_products(shared, keys + now * OperandK::kBytes);
+      float scale[2];
       tile.logits(score, batch, m0, n0, m_end, n_end);
-      tile.weights();
+      tile.template weights<Score>(scale);
+      tile.rescale(scale);
       cp_async_wait<1>();
       cta_sync();  // and now the values
       if (more) load_tile(in_v, value, values + next * OperandV::kBytes, step + 1, n_end);
@@ -233,10 +165,10 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     }
     cp_async_wait<0>();
     cta_sync();
-    tile.finish();
+    tile.template finish<Plan::nan_is_zero>();
 #pragma unroll
     for (int j = 0; j < Tile::kColumns; ++j)
-      Results::put_fragment(shared, Tile::row(), j * 8 + Tile::column(), tile.acc[j], true);
+      Results::put_fragment(shared, Tile::row(), j * 8 + Tile::column(), tile.acc + j * 4, true);
     cta_sync();
     Results().finish(epilogue, batch, m0, (Index)0, m_end, d_end, shared);
     cta_sync();

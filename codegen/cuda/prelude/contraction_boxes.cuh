@@ -11,6 +11,7 @@
 #pragma once
 #include "prelude/contraction_tile.cuh"
 #include "prelude/tma.cuh"
+#include "prelude/warp_results.cuh"
 #include "prelude/wgmma_product.cuh"
 
 template <class Plan> struct BoxRing {
@@ -19,12 +20,7 @@ template <class Plan> struct BoxRing {
   static constexpr int kRing = Plan::stages * kStage;
   static constexpr u32 kSent = (Plan::a_along_k ? Plan::a_rows * 128 : kBytesA) + kBytesB;
   // Results of 16 rows for each warp, then barriers: of the stages, and of the warpgroups' turns.
-  static constexpr int kChunk = Plan::chunk, kRow = (kChunk + 8) * 4, kScratch = 16 * kRow;
-  static constexpr int kBarriers = kRing + Plan::groups * 4 * kScratch;
-  /// Where a result is in a warp's scratch memory. Halves of 32 bytes change places where eight lanes would meet in a bank.
-  static INGOT_DEV u32 place(int row, int column) {
-    return row * kRow + ((column * 4) ^ (kChunk == 64 ? column / 32 : row % 2) * 16);
-  }
+  static constexpr int kBarriers = kRing + Plan::groups * 4 * WarpScratch<Plan>::kBytes;
   static constexpr int kTeams = Plan::in_turn ? 2 : 1;
   static constexpr int kReaders = Plan::groups / kTeams * 4;  // warps of a team
   u32 shared, slot = 0, phase = 0;
@@ -151,56 +147,6 @@ template <class Plan> struct BoxSender {
   }
 };
 
-/// The epilogue of 16 rows of a warp, a chunk of columns. Where all of them are results, what it reads is loaded ahead, and all
-/// calls' loads are on their way together.
-template <class Plan, class Epilogue> struct BoxResults {
-  typedef typename Plan::index Index;
-  typedef BoxRing<Plan> Ring;
-  static constexpr int kVector = Plan::e_vector, kAcross = Ring::kChunk / kVector, kCalls = 16 * kAcross / 32;
-  static constexpr bool kAhead = kCalls <= 4;
-  const Epilogue* epilogue;
-  Index batch, m0, n0, m_end, n_end;
-  typename Epilogue::Inputs in[kAhead ? kCalls : 1];
-
-  INGOT_DEV BoxResults(const Epilogue& e, Index b, Index m, Index n, Index m_stop, Index n_stop)
-      : epilogue(&e), batch(b), m0(m), n0(n), m_end(m_stop), n_end(n_stop) {}
-  INGOT_DEV bool whole() const { return kAhead && m0 + 16 <= m_end && n0 + Ring::kChunk <= n_end; }
-  static INGOT_DEV int row(int x) { return x / kAcross; }
-  static INGOT_DEV int column(int x) { return x % kAcross * kVector; }
-  INGOT_DEV void load() {
-    if (!whole()) return;
-#pragma unroll
-    for (int c = 0; c < (kAhead ? kCalls : 1); ++c) {
-      const int x = threadIdx.x % 32 + c * 32;
-      in[c] = epilogue->load(batch, m0 + row(x), n0 + column(x));
-    }
-  }
-  INGOT_DEV void call(u32 scratch, int x, const typename Epilogue::Inputs& inputs) const {
-    constexpr int kGroup = kVector < 4 ? kVector : 4;
-    float values[kVector];
-#pragma unroll
-    for (int g = 0; g < kVector; g += kGroup) {
-      const auto part = lds<Vec<float, kGroup>>(scratch + Ring::place(row(x), column(x) + g));
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) values[g + i] = part[i];
-    }
-    (*epilogue)(batch, m0 + row(x), n0 + column(x), values, inputs);
-  }
-  INGOT_DEV void finish(u32 scratch) const {
-    const int lane = threadIdx.x % 32;
-    if (whole()) {
-#pragma unroll
-      for (int c = 0; c < (kAhead ? kCalls : 1); ++c) call(scratch, lane + c * 32, in[c]);
-    } else {
-#pragma unroll 1
-      for (int x = lane; x < 16 * kAcross; x += 32) {
-        const Index m = m0 + row(x), n = n0 + column(x);
-        if (m < m_end && n < n_end) call(scratch, x, epilogue->load(batch, m, n));
-      }
-    }
-  }
-};
-
 /// A warpgroup that multiplies: its tiles, one after the other.
 template <class Plan> struct BoxMultiplier {
   typedef typename Plan::index Index;
@@ -231,39 +177,11 @@ template <class Plan> struct BoxMultiplier {
     product.template wait<0>();
     if (steps > 0) release(before);
   }
-  /// 16 rows of a warp at a time, through shared memory that only this warp uses: so that neighbouring lanes have
-  /// neighbouring results.
   template <class Epilogue>
   INGOT_DEV void store(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end) const {
-    constexpr int kParts = Plan::warp_n / Ring::kChunk;
-    const int warp = threadIdx.x / 32 % 4;
-    const Index m0 = at.m + Product::group_m() + warp * 16, n0 = at.n + Product::group_n();
-    typedef BoxResults<Plan, Epilogue> Results;
-    Results now(epilogue, at.batch, m0, n0, m_end, n_end);
-    now.load();
-#pragma unroll
-    for (int p = 0; p < Product::kM * kParts; ++p) {
-      const int i = p / kParts, c = p % kParts * Ring::kChunk, next = p + 1;
-      Results later(epilogue, at.batch, m0 + next / kParts * 64, n0 + next % kParts * Ring::kChunk, m_end, n_end);
-      if (next < Product::kM * kParts) later.load();
-      put(product.acc[i] + c / 2);
-      warp_sync();
-      now.finish(scratch());
-      warp_sync();
-      now = later;
-    }
-  }
-  INGOT_DEV u32 scratch() const { return ring.shared + Ring::kRing + threadIdx.x / 32 * Ring::kScratch; }
-  INGOT_DEV void put(const float* results) const {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int j = 0; j < Ring::kChunk; j += 8) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float* pair = results + j / 2 + h * 2;
-        sts(scratch() + Ring::place(lane / 4 + h * 8, j + lane % 4 * 2), Vec<float, 2>{pair[0], pair[1]});
-      }
-    }
+    const u32 scratch = ring.shared + Ring::kRing + threadIdx.x / 32 * WarpScratch<Plan>::kBytes;
+    const Index m0 = at.m + Product::group_m() + threadIdx.x / 32 % 4 * 16, n0 = at.n + Product::group_n();
+    store_rows<Plan>(product.acc, epilogue, at.batch, m0, n0, m_end, n_end, scratch);
   }
   template <class Epilogue>
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, Index m_end, Index n_end, Index steps) {
@@ -282,20 +200,6 @@ template <class Plan> struct BoxMultiplier {
     }
   }
 };
-
-/// Registers move from the sender's warps to those that multiply.
-template <class Plan, bool Sender> INGOT_DEV void share_registers() {
-  if constexpr (Plan::groups == 2) {
-    if constexpr (Sender) setmaxnreg_dec<40>();
-    else setmaxnreg_inc<232>();
-  } else if constexpr (Plan::groups == 3) {
-    if constexpr (Sender) setmaxnreg_dec<24>();
-    else setmaxnreg_inc<160>();
-  } else if constexpr (Plan::groups == 4) {
-    if constexpr (Sender) setmaxnreg_dec<24>();
-    else setmaxnreg_inc<112>();
-  }
-}
 
 template <class Plan, class Epilogue>
 INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const Epilogue& epilogue,

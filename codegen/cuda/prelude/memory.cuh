@@ -53,11 +53,14 @@ template <int N, class T> INGOT_DEV Vec<T, N> load_vec(const T* p) {
     else return *(const Vec<T, N>*)p;)
 }
 /// The same of data that nobody writes while the kernel lives: a kernel that starts early lives while its predecessor
-/// still writes.
+/// still writes. 32 bytes take two accesses.
 template <int N, class T> INGOT_DEV Vec<T, N> load_vec_constant(const T* p) {
   INGOT_HOST(Vec<T, N> v; emu_ld_global(p, &v, sizeof v); return v;)
   INGOT_PTX(
-    if constexpr (sizeof(T) * N == 16) return bits_as<Vec<T, N>>(__ldg((const uint4*)p));
+    if constexpr (sizeof(T) * N == 32) {
+      const Vec<uint4, 2> parts{{__ldg((const uint4*)p), __ldg((const uint4*)p + 1)}};
+      return bits_as<Vec<T, N>>(parts);
+    } else if constexpr (sizeof(T) * N == 16) return bits_as<Vec<T, N>>(__ldg((const uint4*)p));
     else if constexpr (sizeof(T) * N == 8) return bits_as<Vec<T, N>>(__ldg((const uint2*)p));
     else if constexpr (sizeof(T) * N == 4) return bits_as<Vec<T, N>>(__ldg((const u32*)p));
     else return *(const Vec<T, N>*)p;)
