@@ -2,6 +2,7 @@
 // product's epilogue: its tiles then hold whole groups of rows.
 #include <algorithm>
 
+#include "compiler/expr/simplify.h"
 #include "compiler/ops/rows.h"
 #include "compiler/ops/spatial.h"
 #include "passes/groups.h"
@@ -32,6 +33,22 @@ RowDims row_dims(const Graph& g, const Node& n) {
 }
 
 bool multiplied_in_halves(const TensorType& t) { return t.dtype == DType::F32 || t.dtype == DType::F16 || t.dtype == DType::BF16; }
+
+/// An axis of the product makes a dimension that is reduced and one that is not: the pixels of a 1x1 convolution, of which one
+/// direction is reduced.
+bool shares_axes(const Graph& g, const Node& product, const std::vector<size_t>& axes) {
+  const NodeView view(g, product);
+  const ContractionForm form = product.op->lowers_as<Contraction>()->form(*view);
+  const auto mentioned = [&](const Expr& axis, bool reduced) {
+    for (size_t d = 0; d < form.out.size(); ++d)
+      if ((std::find(axes.begin(), axes.end(), d) != axes.end()) == reduced && depends_on(form.out[d], axis.name())) return true;
+    return false;
+  };
+  for (const auto* side : {&form.batch, &form.m, &form.n})
+    for (const Expr& axis : *side)
+      if (mentioned(axis, true) && mentioned(axis, false)) return true;
+  return false;
+}
 
 /// The share of a tile's rows that are in whole groups: the others are multiplied in vain.
 double used_rows(int64_t together) {
@@ -80,6 +97,7 @@ const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, i
   }
   const auto together = element_count(form.extents).as_int(), columns = g.value(product.outputs[0]).type.shape[dims.columns].as_int();
   if (!together || *together < 2 || !columns || *columns < kColumns) return "how many rows it reduces is not known";
+  if (shares_axes(g, product, form.axes)) return "the rows that it reduces are not apart from those that stay";
   if (takes_too_long(g, ctx.target, product, *together, ctx.precision == DType::F32 ? 4 : 2)) return "tiles of whole groups of rows take longer than storing the rows";
   return nullptr;
 }

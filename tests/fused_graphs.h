@@ -97,6 +97,12 @@ inline std::vector<FusedGraph> row_group_graphs() {
   %3 = ReduceL2(%2) {axes=[2, 3]}: f32[N,48,1,1]
   return %3 "y"
 })", {16, 4, 8}, 2});
+  list.push_back({"one direction of pixels that are one axis", R"(graph (%0 "x": f32[N,4,2,8]) where N in [0, inf] {
+  %1 = const "w": f32[16,4,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,16,2,8]
+  %3 = ReduceSum(%2) {axes=[3], keep=false}: f32[N,16,2]
+  return %3 "y"
+})", {4, 2, 8}, 2});  // the sum stays a kernel of its own
   list.push_back({"columns of an image", R"(graph (%0 "x": f32[N,8,5,16]) where N in [0, inf] {
   %1 = const "w": f32[24,8,3,3] data 11
   %2 = Conv(%0, %1) {kernel=[3, 3], strides=[1, 1], dilations=[1, 1], begins=[1, 1], ends=[1, 1]}: f32[N,24,5,16]

@@ -175,7 +175,8 @@ TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
   schedule.cluster_k = 2;
   plant(raw,
         {"sums of the other block are read too early", kTile,
-         "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    tile.finish", "tile.finish", "race"},
+         "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    if constexpr (Plan::together > 1)",
+         "if constexpr (Plan::together > 1)", "race"},
         &schedule);
   plant(raw,
         {"a block leaves while another reads its sums", kTile,
@@ -308,9 +309,9 @@ TEST_CASE("faults in reductions", "[emulated]") {
 }
 
 TEST_CASE("faults around scratch and points", "[emulated]") {
-  const Sample scratch = softmax_scratch(6, 300);
+  const Sample scratch = softmax_scratch(6, 2500);
   plant(scratch, {"no barrier between filling and reading scratch", "", "cta_sync();\n", "", "shared-race"});
-  plant(scratch, {"scratch is longer than the block's memory", "", "j < 300;", "j < 3000;", "out-of-bounds"});
+  plant(scratch, {"scratch is longer than the block's memory", "", "j0 < 2500;", "j0 < 25000;", "out-of-bounds"});
   plant(broadcast_add(5, 7, DType::F32),
         {"points are not guarded", "", "if (point >= total) return;", "", "global-out-of-bounds"});
   plant(shifted_pad(13, 40), {"a padded element is loaded anyway", "", "3 <= ", "-300 <= ", "wrong"});
