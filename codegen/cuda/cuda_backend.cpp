@@ -46,6 +46,8 @@ Kernel with_group_rows(Kernel kernel) {
 Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
   if (schedule.tile.boxes && !takes_boxes(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has operands that do not arrive as boxes", kernel.name));
+  if (kernel.contract() && !kernel.contract()->group.empty() && schedule.unit == MultiplyUnit::Simt)
+    return unsupported(fmt::format("kernel {} combines rows of a product without tensor cores", kernel.name));
   const std::string text = INGOT_TRY(print_cuda(kernel, schedule));
   const CudaLaunch launch = INGOT_TRY(cuda_launch(kernel, schedule));
   if (launch.shared_bytes > target.shared_bytes) {
