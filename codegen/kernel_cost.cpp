@@ -26,7 +26,8 @@ Expr body_flops(const Body& body) {
     }
     if (auto* c = s.as<Contract>()) {
       const Expr outputs = extent_of(c->batch) * extent_of(c->m) * extent_of(c->n);
-      total = total + outputs * (extent_of(c->k) * 2 + body_flops(c->epilogue));
+      const int64_t each = c->group.empty() ? 0 : count_flops(c->value) + 1;
+      total = total + outputs * (extent_of(c->group) * (extent_of(c->k) * 2 + each) + body_flops(c->epilogue));
     }
   }
   return total;

@@ -2,7 +2,6 @@
 // in the order in which the products read them. Types keep saying what is in memory: a value that is stored in another order
 // than the model's gets the permuted shape, the kernel that writes it ends with a Transpose, and those that read it begin
 // with the inverse. Both are index maps, so no kernel is added.
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/registry.h"
 #include "compiler/ops/rows.h"
+#include "compiler/support/tensor_moves.h"
 #include "passes/passes.h"
 
 namespace ingot {
@@ -34,28 +34,6 @@ std::vector<T> permuted(const std::vector<T>& items, const Permutation& perm) {
   std::vector<T> result;
   for (int64_t d : perm) result.push_back(items[static_cast<size_t>(d)]);
   return result;
-}
-
-Tensor permuted(const Tensor& from, const Permutation& perm) {
-  const size_t rank = perm.size(), size = size_of(from.type());
-  std::vector<int64_t> strides(rank, 1);
-  for (size_t d = rank - 1; d > 0; --d) strides[d - 1] = strides[d] * from.dims()[d];
-  strides = permuted(strides, perm);
-  Tensor to(from.type(), permuted(from.dims(), perm));
-  std::vector<int64_t> at(rank, 0);
-  int64_t source = 0;
-  auto* out = static_cast<char*>(to.mutable_data());
-  const auto* in = static_cast<const char*>(from.data());
-  for (int64_t i = 0; i < to.count(); ++i) {
-    std::memcpy(out + static_cast<size_t>(i) * size, in + static_cast<size_t>(source) * size, size);
-    for (size_t d = rank; d-- > 0;) {
-      source += strides[d];
-      if (++at[d] < to.dims()[d]) break;
-      source -= strides[d] * to.dims()[d];
-      at[d] = 0;
-    }
-  }
-  return to;
 }
 
 /// The body reads input `i` in its new order.
@@ -219,7 +197,7 @@ class Assigner {
     const ValueId v = g_.node(id).inputs[input];
     ValueId& moved = weights_[{v, perm}];
     if (!moved.valid()) {
-      moved = g_.add_constant(std::make_shared<Tensor>(permuted(*g_.value(v).constant, perm)), g_.value(v).name);
+      moved = g_.add_constant(std::make_shared<Tensor>(transposed(*g_.value(v).constant, perm)), g_.value(v).name);
     }
     g_.replace_use(id, v, moved);
     changes_.push_back({id, input, perm});

@@ -29,7 +29,8 @@ class Narrower {
     for (NodeId id : order) {
       if (!g_.node(id).body) continue;
       narrow_inputs(id);
-      narrow_operands(*g_.node(id).body, g_.node(id).attrs.as<FusedAttrs>().kind == "attention");
+      const std::string& kind = g_.node(id).attrs.as<FusedAttrs>().kind;
+      if (kind != "chain") narrow_operands(*g_.node(id).body, kind == "attention");  // chains multiply in f32
       narrow_outputs(id);
     }
     return !narrow_.empty() || !weights_.empty() || rounds_operands_;

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "compiler/ops/rows.h"
+#include "compiler/support/tensor_moves.h"
 #include "passes/passes.h"
 
 namespace ingot {
@@ -41,6 +43,16 @@ bool worth_evaluating(const Graph& g, const Node& n) {
   return out <= kFreeBytes || out <= 4 * in;
 }
 
+/// What only moves elements, done without the interpreter.
+std::optional<Tensor> moved(const Graph& g, const Node& n) {
+  if (g.value(n.inputs[0]).type.dtype == DType::String) return std::nullopt;
+  if (n.op->name == "Transpose") return transposed(*g.value(n.inputs[0]).constant, n.attrs.as<PermAttrs>().perm);
+  if (n.op->name != "Concat") return std::nullopt;
+  std::vector<TensorPtr> parts;
+  for (ValueId v : n.inputs) parts.push_back(g.value(v).constant);
+  return concatenated(parts, static_cast<size_t>(n.attrs.as<AxisAttrs>().axis));
+}
+
 void replace_output(Graph& g, const Node& n, size_t i, Tensor t) {
   const ValueId old = n.outputs[i];
   const std::string name = g.value(old).name;
@@ -62,6 +74,11 @@ Result<bool> fold_constants(Graph& graph, const PassContext& ctx) {
       continue;
     }
     if (!ctx.evaluate || !worth_evaluating(graph, n)) continue;
+    if (auto tensor = moved(graph, n)) {
+      replace_output(graph, n, 0, std::move(*tensor));
+      changed |= graph.erase_if_dead(id);
+      continue;
+    }
     auto tensors = ctx.evaluate(graph, n);
     if (!tensors) {
       std::string nodes;

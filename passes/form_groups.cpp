@@ -33,12 +33,21 @@ class Former {
       if (groups_.is_free(n) && is_window(n)) grow_epilogue(groups_.open("windows", n));
     for (NodeId n : groups_.order())
       if (groups_.is_free(n) && g_.node(n).op->lowers_as<Reduction>()) grow_rows(groups_.open("rows", n));
+    chain_groups(groups_, ctx_);
+    tell_refusals();
     for (auto it = groups_.order().rbegin(); it != groups_.order().rend(); ++it)
       if (groups_.is_free(*it)) place(*it);
   }
   Groups& groups() { return groups_; }
 
  private:
+  /// What stayed apart: groups that have become one since have no reason.
+  void tell_refusals() const {
+    for (const auto& r : refusals_)
+      if (groups_.group_of(r.producer) != groups_.group_of(r.consumer) || groups_.is_free(r.producer))
+        ctx_.refuse(groups_.label(r.producer), groups_.label(r.consumer), r.why);
+  }
+
   /// Every node by itself: the unfused program that fused ones are checked against.
   void apart() {
     for (NodeId n : groups_.order()) {
@@ -85,11 +94,16 @@ class Former {
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
     if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
     if (move && !store_stays_contiguous(n) && !is_channels_first_view(n) && !(keeps_channels_last(group) && puts_channels_last(n))) return "stores would lose coalescing; the reader moves the data instead";
-    if (!move && !is_pointwise(n)) return "it is not pointwise";
+    const bool reduces = n.op->lowers_as<Reduction>() && !is_window(id);
+    if (reduces) {
+      if (const char* why = combine_rows_refusal(groups_, ctx_, group, id)) return why;
+    } else if (!move && !is_pointwise(n)) {
+      return "it is not pointwise";
+    }
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
       if (groups_.inside(group, v)) {
-        if (!move && !same_shape(g_.value(v).type.shape, g_.value(n.outputs[0]).type.shape)) return "its result has another shape";
+        if (!move && !reduces && !same_shape(g_.value(v).type.shape, g_.value(n.outputs[0]).type.shape)) return "its result has another shape";
         continue;
       }
       if (groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
@@ -141,7 +155,7 @@ class Former {
       grown = false;
       for (NodeId u : consumers(group)) {
         if (const char* why = epilogue_refusal(group, u)) {
-          if (refused.insert(u).second) ctx_.refuse(groups_.label(groups_[group].anchor), groups_.label(u), why);
+          if (refused.insert(u).second) refusals_.push_back({groups_[group].anchor, u, why});
           continue;
         }
         groups_.add(group, u);
@@ -175,6 +189,7 @@ class Former {
   }
   const char* rows_refusal(int group, const Rows& r, NodeId id) {
     const Node& n = g_.node(id);
+    if (n.op->lowers_as<Contraction>()) return "it is a product";
     if (!groups_.is_free(id)) return "it belongs to another group already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
     if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
@@ -201,7 +216,7 @@ class Former {
       grown = false;
       for (NodeId u : consumers(group)) {
         if (const char* why = rows_refusal(group, r, u)) {
-          if (refused.insert(u).second) ctx_.refuse(groups_.label(groups_[group].anchor), groups_.label(u), why);
+          if (refused.insert(u).second) refusals_.push_back({groups_[group].anchor, u, why});
           continue;
         }
         groups_.add(group, u);
@@ -262,7 +277,7 @@ class Former {
     r.prologue_flops += scalar_flops(g_.node(id));
   }
   /// The group computes an element that its anchor reads once for each tile or tap.
-  static bool reads_often(const Group& r) { return r.kind == "contraction" || r.kind == "windows" || r.kind == "attention"; }
+  static bool reads_often(const Group& r) { return r.kind != "points" && r.kind != "rows"; }
   /// Why group `reader` cannot compute node n where it reads it; null when it can.
   const char* inline_refusal(int reader, NodeId id) {
     const Node& n = g_.node(id);
@@ -342,6 +357,11 @@ class Former {
   Graph& g_;
   const PassContext& ctx_;
   Groups groups_;
+  struct Refused {
+    NodeId producer, consumer;
+    const char* why;
+  };
+  std::vector<Refused> refusals_;
 };
 
 }  // namespace

@@ -18,6 +18,14 @@ void Groups::add(int group, NodeId n) {
   owner_[n] = group;
   groups_[static_cast<size_t>(group)].nodes.push_back(n);
 }
+void Groups::merge(int from, int into) {
+  Group &a = groups_[static_cast<size_t>(from)], &b = groups_[static_cast<size_t>(into)];
+  for (NodeId n : a.nodes) add(into, n);
+  b.inlined.insert(a.inlined.begin(), a.inlined.end());
+  b.prologue.insert(a.prologue.begin(), a.prologue.end());
+  b.prologue_flops += a.prologue_flops;
+  a = Group();
+}
 bool Groups::inside(int group, ValueId v) const {
   const NodeId p = graph_.value(v).producer;
   return p.valid() && owner_.at(p) == group;

@@ -30,6 +30,8 @@ class Groups {
 
   int open(std::string kind, NodeId anchor);
   void add(int group, NodeId n);
+  /// Moves all nodes of one group into another; the first is empty then.
+  void merge(int from, int into);
   /// The value is computed inside the group.
   bool inside(int group, ValueId v) const;
   /// Every use of the node's outputs is inside the group (an output of the graph is a use outside).
@@ -47,6 +49,14 @@ class Groups {
   mutable int epoch_ = 0;
   std::vector<Group> groups_;
 };
+
+/// Joins groups that each reduce or multiply little for one position of the first dimension, where one reads the other: a
+/// global average and the two products of squeeze-and-excite, a gate and its softmax (chain_groups.cpp).
+void chain_groups(Groups& groups, const PassContext& ctx);
+
+/// Why the results of the product's group are not combined by this reduction of its rows in its epilogue; null when they are
+/// (combine_rows.cpp).
+const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, int group, NodeId reduction);
 
 /// Replaces the nodes of each group by one fused node.
 Status build_groups(Graph& graph, Groups& groups);

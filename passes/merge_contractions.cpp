@@ -1,6 +1,7 @@
 // Products that read the same value with different constant weights become one: Q, K and V; the branches of an inception
 // block. What follows every one of them alike (bias, activation) is done once on the joined result, too.
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "compiler/ops/compose.h"
@@ -84,6 +85,25 @@ bool loses_epilogue(const Graph& g, std::vector<Branch> branches, const JoinAxes
   return false;
 }
 
+/// The pointwise work that a branch's product leads to, as long as nothing else reads it: what tells experts from their gate.
+std::string chain_of(const Graph& g, ValueId at, const JoinAxes& axes) {
+  std::string text;
+  for (const Node* n = g.only_reader(at); n && n->op->lowers_as<Pointwise>(); n = g.only_reader(at)) {
+    if (n->inputs.size() > 1 && !channel_operand(g, *n, at, axes.output)) break;
+    text += std::string(n->op->name) + "(" + n->attrs.text() + ")";
+    at = n->outputs[0];
+  }
+  return text;
+}
+/// The branches by what they lead to.
+std::vector<std::vector<Branch>> alike(const Graph& g, const std::vector<Branch>& branches, const JoinAxes& axes) {
+  std::map<std::string, std::vector<Branch>> parts;
+  for (const Branch& b : branches) parts[chain_of(g, b.at, axes)].push_back(b);
+  std::vector<std::vector<Branch>> list;
+  for (auto& [text, part] : parts) list.push_back(std::move(part));
+  return list;
+}
+
 std::string branches_label(const Graph& g, const std::vector<Branch>& branches) {
   std::string text;
   for (const Branch& b : branches) {
@@ -116,6 +136,45 @@ bool even_biases(Graph& g, const std::vector<Branch>& branches, const JoinAxes& 
     const std::vector<NodeId> users = g.value(v).users;
     const NodeId sum = g.add_node(&op("Add"), model.attrs, {v, zeros}, {g.value(v).type}, g.node(branches[i].product).origin);
     for (NodeId u : users) g.replace_use(u, v, g.node(sum).outputs[0]);
+  }
+  return true;
+}
+
+/// Where some branches go on with a Relu behind their bias, and the others with no pointwise work, makes it a Max with 0 for the
+/// columns of those and with -inf for the columns of these.
+bool even_relus(Graph& g, const std::vector<Branch>& branches, const JoinAxes& axes) {
+  std::vector<ValueId> at;
+  size_t relus = 0;
+  const auto ends = [&](ValueId v) {
+    const auto& users = g.value(v).users;
+    return std::none_of(users.begin(), users.end(), [&](NodeId u) { return g.node(u).op->lowers_as<Pointwise>(); });
+  };
+  for (const Branch& b : branches) {
+    const Node* n = g.only_reader(b.at);
+    at.push_back(n && n->op->name == "Add" && channel_operand(g, *n, b.at, axes.output) ? n->outputs[0] : b.at);
+    const Node* next = g.only_reader(at.back());
+    const bool relu = next && next->op->name == "Relu";
+    if (!ends(relu ? next->outputs[0] : at.back()) || !is_float(g.value(b.at).type.dtype)) return false;
+    relus += relu;
+  }
+  if (relus == 0 || relus == branches.size()) return false;
+  for (ValueId v : at) {
+    const Node* next = g.only_reader(v);
+    const bool relu = next && next->op->name == "Relu";
+    const size_t back = g.value(v).type.rank() - axes.output;
+    std::vector<int64_t> dims(back, 1);
+    dims[0] = *g.value(v).type.shape[axes.output].as_int();
+    auto least = std::make_shared<Tensor>(g.value(v).type.dtype, dims);
+    if (!relu)
+      for (int64_t i = 0; i < least->count(); ++i) least->set_float(i, -std::numeric_limits<double>::infinity());
+    const Origin origin = g.node(g.value(v).producer).origin;
+    const std::vector<NodeId> users = g.value(v).users;
+    const NodeId limited = g.add_node(&op("Max"), {}, {v, g.add_constant(std::move(least))}, {g.value(v).type}, origin);
+    const ValueId result = g.node(limited).outputs[0];
+    if (relu) g.replace_all_uses(g.node(users[0]).outputs[0], result);
+    else
+      for (NodeId u : users) g.replace_use(u, v, result);
+    if (relu) g.erase_if_dead(users[0]);
   }
   return true;
 }
@@ -211,17 +270,22 @@ Result<bool> merge_contractions(Graph& graph, const PassContext& ctx) {
     families[{n.inputs[0], family_of(graph, n, *axes)}].push_back({id, n.outputs[0]});
   }
   bool changed = false;
-  for (auto& [key, branches] : families) {
-    if (branches.size() < 2) continue;
-    const JoinAxes axes = *join_axes(graph, graph.node(branches[0].product));
-    changed |= even_biases(graph, branches, axes);
-    if (loses_epilogue(graph, branches, axes)) {
-      ctx.refuse(branches_label(graph, branches), "each other", "joined, their epilogues would be kernels of their own");
-      continue;
+  for (auto& [key, family] : families) {
+    if (family.size() < 2) continue;
+    const JoinAxes axes = *join_axes(graph, graph.node(family[0].product));
+    changed |= even_biases(graph, family, axes);
+    changed |= even_relus(graph, family, axes);
+    std::vector<std::vector<Branch>> parts{family};
+    if (loses_epilogue(graph, family, axes)) {
+      ctx.refuse(branches_label(graph, family), "each other", "joined, their epilogues would be kernels of their own");
+      parts = alike(graph, family, axes);
     }
-    order_for_concat(graph, branches);
-    INGOT_TRY(Merger(graph, branches, axes).run());
-    changed = true;
+    for (std::vector<Branch>& branches : parts) {
+      if (branches.size() < 2 || loses_epilogue(graph, branches, axes)) continue;
+      order_for_concat(graph, branches);
+      INGOT_TRY(Merger(graph, branches, axes).run());
+      changed = true;
+    }
   }
   return changed;
 }

@@ -26,10 +26,24 @@ Result<bool> decompose(Graph& graph, const PassContext& ctx);
 /// output, keeps its weight. Tests: tests/golden/fold_scales/
 Result<bool> fold_scales(Graph& graph, const PassContext& ctx);
 
+/// Moves an average pool that leaves the image's size as it is behind the 1x1 convolution that reads it, where it has fewer
+/// channels to average: what the pool is to a position, it is to every channel. The convolution then reads what its siblings read.
+///   before:  Conv(AveragePool(x), w)       after:  AveragePool(Conv(x, w))
+/// Tests: tests/golden/sink_pools/
+Result<bool> sink_pools(Graph& graph, const PassContext& ctx);
+
 /// Joins products of one value with several constant weights into one product, and splits the result by slices.
 ///   before:  MatMul(x, wq), MatMul(x, wk)  after:  Slice(MatMul(x, [wq wk])) twice
 /// Bias and activation that follow every branch alike are joined, too. Tests: tests/golden/merge_contractions/
 Result<bool> merge_contractions(Graph& graph, const PassContext& ctx);
+
+/// A sum of products with constant weights is one product of what they multiply, side by side; a factor of a row (the gate of
+/// an expert) goes to the other side, where it rides on what computes the operand.
+///   before:  Add(Mul(MatMul(x, w), s), Mul(MatMul(y, v), t))
+///   after:   MatMul(Concat(x, y) * Concat(s, t), [w; v])
+/// Where the operands are no parts of one value and others read them, too, they would be copied: these stay.
+/// Tests: tests/golden/join_sums/
+Result<bool> join_sums(Graph& graph, const PassContext& ctx);
 
 /// On GPUs, a convolution of few channels (the first one of an image network) reads a copy of its input with the channels
 /// last, padded to four, so that the columns of a window are contiguous and count as its channels.

@@ -145,6 +145,29 @@ Rewritten concat_of_halves(GraphBuilder& b, const Node& n) {
   }
   return b.add(op("Roll"), RollAttrs{n.attrs.as<AxisAttrs>().axis, t.starts[axis]}, {x});
 }
+/// Concat(x[a:b], x[b:c], ...) -> x[a:c].
+Rewritten concat_of_slices(GraphBuilder& b, const Node& n) {
+  const auto axis = static_cast<size_t>(n.attrs.as<AxisAttrs>().axis);
+  SliceAttrs whole;
+  ValueId x;
+  for (ValueId part : n.inputs) {
+    const Node* p = producer_named(b.graph(), part, "Slice");
+    if (!p || (x.valid() && p->inputs[0] != x)) return kNo;
+    const auto& s = p->attrs.as<SliceAttrs>();
+    for (const Expr& step : s.steps)
+      if (!step.is_const(1)) return kNo;
+    if (!x.valid()) {
+      x = p->inputs[0], whole = s;
+      continue;
+    }
+    for (size_t d = 0; d < s.starts.size(); ++d) {
+      const Expr next = d == axis ? whole.starts[d] + whole.sizes[d] : whole.starts[d];
+      if (!proves_equal(s.starts[d], next) || (d != axis && !proves_equal(s.sizes[d], whole.sizes[d]))) return kNo;
+    }
+    whole.sizes[axis] = simplify(whole.sizes[axis] + s.sizes[axis]);
+  }
+  return b.add(op("Slice"), whole, {x});
+}
 /// Concat(a, b, c) beside Concat(a, b) -> Concat(Concat(a, b), c): what grows by one part at a time is one value that grows.
 Rewritten concat_of_more(GraphBuilder& b, const Node& n) {
   const Graph& g = b.graph();
@@ -159,6 +182,50 @@ Rewritten concat_of_more(GraphBuilder& b, const Node& n) {
   std::vector<ValueId> inputs{longest->outputs[0]};
   inputs.insert(inputs.end(), n.inputs.begin() + static_cast<std::ptrdiff_t>(longest->inputs.size()), n.inputs.end());
   return b.add(*n.op, n.attrs, inputs);
+}
+
+/// An operand of pointwise work of shape `middle`, for the same work on what was reshaped to it: `same` dimensions at the end
+/// are those of `shape`.
+Rewritten reshaped_operand(GraphBuilder& b, ValueId v, const Shape& middle, const Shape& shape, size_t same) {
+  const Shape& own = b.shape(v);
+  if (own.size() <= same) return v;
+  const Shape last(own.end() - static_cast<std::ptrdiff_t>(same), own.end());
+  const Shape first(own.begin(), own.end() - static_cast<std::ptrdiff_t>(same));
+  if (std::all_of(first.begin(), first.end(), [](const Expr& d) { return d.is_const(1); })) return build_reshape(b, v, last);
+  Shape whole(middle.begin(), middle.end() - static_cast<std::ptrdiff_t>(same)), result(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(same));
+  whole.insert(whole.end(), last.begin(), last.end());
+  result.insert(result.end(), last.begin(), last.end());
+  const ValueId expanded = same_shape(own, whole) ? v : INGOT_TRY(b.add(op("Expand"), ShapeAttrs{whole}, {v}));
+  return build_reshape(b, expanded, result);
+}
+/// v is a reshaped value of this shape, or pointwise work on one, and only read here.
+bool turns(GraphBuilder& b, ValueId v, const Shape& shape, const Shape& middle) {
+  const Graph& g = b.graph();
+  const Node* n = v.valid() && g.only_reader(v) && same_shape(b.shape(v), middle) ? g.producer(v) : nullptr;
+  if (!n) return false;
+  if (n->op->name == "Reshape") return same_shape(b.shape(n->inputs[0]), shape);
+  return n->op->lowers_as<Pointwise>() && std::any_of(n->inputs.begin(), n->inputs.end(), [&](ValueId in) { return turns(b, in, shape, middle); });
+}
+/// The same in the given shape.
+Rewritten turned(GraphBuilder& b, ValueId v, const Shape& shape, const Shape& middle) {
+  const Node n = *b.graph().producer(v);
+  if (n.op->name == "Reshape") return n.inputs[0];
+  size_t same = 0;
+  while (same < middle.size() && same < shape.size() && proves_equal(middle[middle.size() - 1 - same], shape[shape.size() - 1 - same])) ++same;
+  b.origin.merge(n.origin);
+  std::vector<ValueId> inputs;
+  for (ValueId in : n.inputs) {
+    if (!in.valid()) inputs.push_back(in);
+    else inputs.push_back(INGOT_TRY(turns(b, in, shape, middle) ? turned(b, in, shape, middle) : reshaped_operand(b, in, middle, shape, same)));
+  }
+  return b.add(*n.op, n.attrs, inputs);
+}
+/// Reshape(f(Reshape(x), y)) that ends in the shape of x -> f(x, y reshaped): a mask that is added for each window.
+Rewritten reshaped_and_back(GraphBuilder& b, const Node& n) {
+  const Node* p = b.graph().producer(n.inputs[0]);
+  if (!p || p->inputs.size() < 2) return kNo;
+  const Shape shape = b.shape(n.outputs[0]), middle = b.shape(n.inputs[0]);
+  return p->op->name != "Reshape" && turns(b, n.inputs[0], shape, middle) ? turned(b, n.inputs[0], shape, middle) : Rewritten(kNo);
 }
 
 /// Rows of matrices in another order, each as it was.
@@ -229,6 +296,7 @@ struct Rule {
 constexpr Rule kRewrites[] = {
     {"same_shape_reshape", "Reshape", same_shape_reshape},
     {"reshape_of_reshape", "Reshape", reshape_of_reshape},
+    {"reshaped_and_back", "Reshape", reshaped_and_back},
     {"identity_transpose", "Transpose", identity_transpose},
     {"transpose_of_transpose", "Transpose", transpose_of_transpose},
     {"transpose_of_merged", "Transpose", transpose_of_merged},
@@ -245,6 +313,7 @@ constexpr Rule kRewrites[] = {
     {"where_known", "Where", where_known},
     {"empty_pad", "Pad", empty_pad},
     {"concat_of_halves", "Concat", concat_of_halves},
+    {"concat_of_slices", "Concat", concat_of_slices},
     {"concat_of_more", "Concat", concat_of_more},
     {"expand_into_pointwise", nullptr, expand_into_pointwise},
 };

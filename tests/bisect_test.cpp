@@ -128,3 +128,19 @@ TEST_CASE("a program that is right gets no blame") {
   REQUIRE(text.ok());
   CHECK(text->text.find("add up") != std::string::npos);
 }
+TEST_CASE("values that would be written into a concatenation are looked at, too") {
+  onnx::Model m = scaled_products();
+  m.mutable_graph()->clear_output();
+  test::add_initialiser(m, test::floats("t", {3, 2}, {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f}));
+  test::add_node(m, "MatMul", {"x", "t"}, {"other"});
+  test::add_node(m, "Exp", {"other"}, {"side"});
+  test::add_int(test::add_node(m, "Concat", {"y", "side"}, {"both"}), "axis", 1);
+  test::add_initialiser(m, test::floats("u", {4, 1}, {1, -1, 2, 0.5f}));
+  test::add_node(m, "MatMul", {"both", "u"}, {"z"});
+  test::add_output(m, "z");
+  const test::ModelFile file(m);
+  auto text = explain_difference(file.path(), "interpreter", {}, {numbers()}, {1e-5, 1e-6});
+  INFO((text.ok() ? *text : text.error().to_string()));
+  REQUIRE(text.ok());
+  CHECK(text->find("add up") != std::string::npos);
+}

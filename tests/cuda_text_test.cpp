@@ -15,6 +15,7 @@
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
 #include "tests/emulation/run_sample.h"
+#include "tests/fused_graphs.h"
 #include "tests/join_graphs.h"
 
 using namespace ingot;
@@ -121,12 +122,30 @@ void check_compiles(const Sample& sample, const EmittedKernel& emitted, const st
       continue;
     }
     CHECK(compiled.value().spill_bytes == 0);
+    INFO(compiled.value().log);
     CHECK(compiled.value().log.find("C75") == std::string::npos);
     CHECK(!compiled.value().code.empty());
   }
 }
 void check_compiles(const Sample& sample, const std::vector<std::string>& targets, const TargetTraits& planned_for) {
   for (const EmittedKernel& form : emit_forms(sample, planned_for)) check_compiles(sample, form, targets);
+}
+
+/// The kernels that the passes make of a graph's text.
+std::vector<Sample> samples_of(const char* name, const std::string& text, DType precision) {
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  ctx.target = cuda_traits(90);
+  ctx.precision = precision;
+  auto graph = parse_graph(text, find_op);
+  REQUIRE(graph.ok());
+  REQUIRE(run_pipeline(*graph, ctx, {}).ok());
+  auto lowered = lower_program(*graph, plan_memory(*graph));
+  REQUIRE(lowered.ok());
+  std::vector<Sample> samples;  // a whole may have dims that the kernel of a part does not know
+  for (const Kernel& k : lowered->kernels)
+    samples.push_back({std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3});
+  return samples;
 }
 
 }  // namespace
@@ -170,13 +189,17 @@ TEST_CASE("what cannot be a kernel is refused", "[text]") {
   const auto emitted = emit_cuda(huge.kernel, cuda_traits(90));
   REQUIRE_FALSE(emitted);
   CHECK(emitted.error().kind == ErrorKind::Unsupported);
+  const auto groups = emit_cuda(largest_of_rows(11, 14, 40, 72, DType::F32).kernel, cuda_traits(75));
+  REQUIRE_FALSE(groups);
+  CHECK(groups.error().kind == ErrorKind::Unsupported);
 }
 
 TEST_CASE("every kernel compiles without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
   for (const Sample& sample : all_samples()) {
     if (sample.kernel.attend()) continue;  // from sm_80 on (passes/match_attention.h); compiled below
-    check_compiles(sample, {"sm_75"}, cuda_traits(75));
+    const bool groups = sample.kernel.contract() && !sample.kernel.contract()->group.empty();  // (passes/combine_rows.cpp)
+    if (!groups) check_compiles(sample, {"sm_75"}, cuda_traits(75));
     check_compiles(sample, {"sm_90a"}, cuda_traits(90));
   }
 }
@@ -216,6 +239,18 @@ TEST_CASE("attention compiles without spills", "[nvrtc]") {
   }
 }
 
+TEST_CASE("chains and groups of rows compile without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  std::vector<testing::FusedGraph> graphs = testing::chain_graphs();
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) graphs.push_back(g);
+  for (const testing::FusedGraph& g : graphs)
+    for (DType precision : {DType::F32, DType::F16})
+      for (const Sample& sample : samples_of(g.name, g.text, precision)) {
+        if (sample.kernel.contract() && sample.kernel.contract()->group.empty()) continue;
+        check_compiles(sample, {"sm_80", "sm_120"}, cuda_traits(80));
+        check_compiles(sample, {"sm_90a"}, cuda_traits(90));
+      }
+}
 TEST_CASE("64-bit indices compile", "[nvrtc]") {
   if (no_nvrtc()) return;
   const int64_t many = int64_t{1} << 31;
@@ -254,24 +289,41 @@ TEST_CASE("plans for a small machine agree too", "[emulated]") {
   for (const Sample& sample : all_samples()) check_run(sample, emit(sample, tiny_machine()), 2);
 }
 
+void check_graph(const char* name, const std::string& text) {
+  for (DType precision : {DType::F32, DType::F16})
+    for (const Sample& sample : samples_of(name, text, precision)) check_run(sample, emit(sample));
+}
+
 TEST_CASE("parts of a concatenation are written where they belong", "[emulated]") {
-  for (const testing::JoinGraph& g : testing::join_graphs()) {
-    for (DType precision : {DType::F32, DType::F16}) {
-      PassContext ctx;
-      ctx.evaluate = evaluate_node;
-      ctx.target = cuda_traits(90);
-      ctx.precision = precision;
-      auto graph = parse_graph(g.text, find_op);
-      REQUIRE(graph.ok());
-      REQUIRE(run_pipeline(*graph, ctx, {}).ok());
-      auto lowered = lower_program(*graph, plan_memory(*graph));
-      REQUIRE(lowered.ok());
-      for (const Kernel& k : lowered->kernels) {
-        // A whole may have dims that the kernel of a part does not know.
-        const Sample sample{std::string(g.name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3};
-        check_run(sample, emit(sample));
+  for (const testing::JoinGraph& g : testing::join_graphs()) check_graph(g.name, g.text);
+}
+
+TEST_CASE("small reductions and products are one kernel, stage by stage", "[emulated]") {
+  for (const testing::FusedGraph& g : testing::chain_graphs()) check_graph(g.name, g.text);
+}
+
+TEST_CASE("rows of a product are reduced in its epilogue", "[emulated]") {
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) check_graph(g.name, g.text);
+}
+
+TEST_CASE("attention in windows with masks of their own", "[emulated]") {
+  check_graph("masked windows", testing::masked_windows().text);
+}
+
+TEST_CASE("groups of rows in tiles of every kind", "[emulated]") {
+  const auto f16 = MultiplyUnit::F16, f32 = MultiplyUnit::Tf32x3;
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) {
+    for (const Sample& sample : samples_of(g.name, g.text, DType::F16)) {
+      if (!sample.kernel.contract()) continue;
+      for (int cluster : {1, 2, 8}) {
+        check_schedule(sample, mma(f16, 64, 64, 32, 32, 1, cluster, 3));
+        check_schedule(sample, mma(f16, 64, 32, 32, 32, 2, cluster, 2));
+        check_schedule(sample, groups(f16, 64, 64, 64, 64, cluster, 3, false));
       }
+      check_schedule(sample, groups(f16, 128, 64, 64, 64, 1, 4, true));
     }
+    for (const Sample& sample : samples_of(g.name, g.text, DType::F32))
+      if (sample.kernel.contract()) check_schedule(sample, mma(f32, 64, 32, 32, 32, 2, 2, 2));
   }
 }
 

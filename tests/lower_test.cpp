@@ -8,6 +8,7 @@
 #include "compiler/ops/registry.h"
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
+#include "tests/fused_graphs.h"
 #include "tests/join_graphs.h"
 
 using namespace ingot;
@@ -107,6 +108,49 @@ TEST_CASE("parts of a concatenation are written where they belong") {
       CHECK(expect_equal(g.text, dims) == g.kernels);
       expect_equal(g.text, dims, cuda_traits(90));
     }
+  }
+}
+TEST_CASE("small reductions and products are one kernel, stage by stage") {
+  for (const testing::FusedGraph& g : testing::chain_graphs()) {
+    INFO(g.name);
+    for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
+  }
+}
+TEST_CASE("rows of a product are reduced in its epilogue") {
+  for (const testing::FusedGraph& g : testing::row_group_graphs()) {
+    INFO(g.name);
+    for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
+  }
+}
+TEST_CASE("attention in windows with masks of their own is one kernel") {
+  const testing::FusedGraph g = testing::masked_windows();
+  for (int64_t n : {1, 3, 0}) CHECK(expect_equal(g.text, {testing::dims_of(g, n)}, cuda_traits(90)) == g.kernels);
+}
+TEST_CASE("experts of one shape are two products, weighted by their gate") {
+  std::string text = "graph (%0 \"x\": f32[N,12]) where N in [0, inf] {\n";
+  int next = 1;
+  const auto add = [&](const std::string& line) {
+    text += "  %" + std::to_string(next) + " = " + line + "\n";
+    return "%" + std::to_string(next++);
+  };
+  const auto product = [&](const std::string& x, int from, int to) {
+    const std::string type = "f32[N," + std::to_string(to) + "]";
+    const std::string w = add("const \"w\": f32[" + std::to_string(from) + "," + std::to_string(to) + "] data " + std::to_string(100 + next));
+    const std::string b = add("const \"b\": f32[" + std::to_string(to) + "] data " + std::to_string(100 + next));
+    return add("Add(" + add("MatMul(" + x + ", " + w + "): " + type) + ", " + b + "): " + type);
+  };
+  const std::string gate = add("Softmax(" + product("%0", 12, 3) + ") {axis=1}: f32[N,3]");
+  std::string sum;
+  for (int e = 0; e < 3; ++e) {
+    const std::string y = product(add("Relu(" + product("%0", 12, 16) + "): f32[N,16]"), 16, 8);
+    const std::string g = add("Slice(" + gate + ") {starts=[0, " + std::to_string(e) + "], steps=[1, 1], sizes=[N, 1]}: f32[N,1]");
+    const std::string weighted = add("Mul(" + g + ", " + y + "): f32[N,8]");
+    sum = sum.empty() ? weighted : add("Add(" + sum + ", " + weighted + "): f32[N,8]");
+  }
+  text += "  return " + sum + " \"y\"\n}\n";
+  for (int64_t n : {1, 3, 0}) {
+    CHECK(expect_equal(text, {{n, 12}}) == 4);  // the gate's product, its softmax, the experts
+    CHECK(expect_equal(text, {{n, 12}}, cuda_traits(90)) == 3);  // there these two are one
   }
 }
 TEST_CASE("rows of a batch do not depend on each other") {

@@ -36,9 +36,18 @@ Kernel fold_batch(Kernel kernel) {
   return kernel;
 }
 
+/// Groups of rows lie side by side among the rows of m. What `group` holds from here on only says how many there are.
+Kernel with_group_rows(Kernel kernel) {
+  for (Stmt& stmt : kernel.body)
+    if (auto* c = std::get_if<Contract>(&stmt.node)) c->m.insert(c->m.end(), c->group.begin(), c->group.end());
+  return kernel;
+}
+
 Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
   if (schedule.tile.boxes && !takes_boxes(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has operands that do not arrive as boxes", kernel.name));
+  if (kernel.contract() && !kernel.contract()->group.empty() && schedule.unit == MultiplyUnit::Simt)
+    return unsupported(fmt::format("kernel {} combines rows of a product without tensor cores", kernel.name));
   const std::string text = INGOT_TRY(print_cuda(kernel, schedule));
   const CudaLaunch launch = INGOT_TRY(cuda_launch(kernel, schedule));
   if (launch.shared_bytes > target.shared_bytes) {
@@ -64,7 +73,7 @@ Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetT
   Kernel folded = fold_batch(kernel);
   std::vector<Schedule> schedules = plan_window(folded, target);
   if (schedules.empty()) {
-    folded = unroll_windows(folded);
+    folded = with_group_rows(unroll_windows(folded));
     schedules = plan_cuda(folded, target);
   }
   std::vector<EmittedKernel> forms;
@@ -73,7 +82,7 @@ Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetT
 }
 
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
-  return emit_planned(fold_batch(kernel), target, schedule);
+  return emit_planned(with_group_rows(fold_batch(kernel)), target, schedule);
 }
 
 Result<std::vector<runtime::KernelBinary>> compile_cuda(const EmittedKernel& kernel,

@@ -79,12 +79,40 @@ std::vector<EpilogueInput> FunctorPrinter::print_inputs(const Axis& axis, const 
 void FunctorPrinter::vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract,
                                         const std::vector<EpilogueInput>& inputs) {
   with_lanes(axis.var, base, width, [&] {
-    arrays_[contract.acc.name()] = {"acc[v]", false};
-    lanes_->variant.insert(contract.acc.name());
+    const Expr& result = contract.group.empty() ? contract.acc : contract.combined;
+    arrays_[result.name()] = {"acc[v]", false};
+    lanes_->variant.insert(result.name());
     for (const EpilogueInput& in : inputs)
       expr_.bind_value(in.load, from_storage(buffer_type(in.load.buffer()), "in." + in.name + "[v]"));
     body(contract.epilogue);
   });
+}
+
+void FunctorPrinter::print_group(const Axis& axis, const Expr& base, int width, const Contract& contract,
+                                 const std::function<void(const Body&)>& split) {
+  const char* index = expr_.index_type();
+  {
+    auto call = out_.block(fmt::format("INGOT_DEV void value({0} batch, {0} m, {0} n, {1} (&acc)[{2}]) const", index,
+                                       c_type(contract.acc.type()), width));
+    bind_args();
+    split(as_body(contract.value));
+    if (width > 1) {
+      with_lanes(axis.var, base, width, [&] {
+        arrays_[contract.acc.name()] = {"acc[v]", false};
+        lanes_->variant.insert(contract.acc.name());
+        load_vectors(contract.value);
+        auto lane = lane_loop();
+        out_.line(fmt::format("acc[v] = {};", expr_.value(contract.value)));
+      });
+    } else {
+      bind_acc(contract.acc, "acc[0]");
+      out_.line(fmt::format("acc[0] = {};", expr_.value(contract.value)));
+    }
+  }
+  Reduce r;
+  r.combine = contract.combine;
+  expr_.include("reduce.cuh");
+  out_.line(fmt::format("static INGOT_DEV {0} combine({0} x, {0} y) {{ return {1}{{}}(x, y); }}", c_type(contract.acc.type()), op_type(r)));
 }
 
 void ProductPrinter::print_results(const Contract& contract, bool along_m, int vector, const char* n_name) {
@@ -124,11 +152,15 @@ void ProductPrinter::print_results(const Contract& contract, bool along_m, int v
     if (vector > 1) {
       f.vectorise_epilogue(lane, base, vector, contract, inputs);
     } else {
-      f.bind_acc(contract.acc, "acc[0]");
+      f.bind_acc(contract.group.empty() ? contract.acc : contract.combined, "acc[0]");
       f.print_body(contract.epilogue);
     }
   }
   splice(f);
+  if (contract.group.empty()) return;
+  FunctorPrinter g(kernel_, schedule_, expr_.i32());
+  g.print_group(lane, base, vector, contract, [&](const Body& uses) { split(g, uses); });
+  splice(g);
 }
 
 }  // namespace ingot

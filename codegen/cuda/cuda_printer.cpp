@@ -13,7 +13,7 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
        {"int",   "float", "double", "bool", "char",   "short",  "long",     "for",   "if",     "else",
         "while", "do",    "const",  "auto", "new",    "delete", "this",     "true",  "false",  "min",
         "max",   "abs",   "exp",    "log",  "sin",    "cos",    "pow",      "sqrt",  "floor",  "ceil",
-        "round", "point", "row",    "lane", "shared", "args",   "i8",       "i16",   "i32",    "i64",
+        "round", "point", "row",    "lane",   "mine", "shared", "args",   "i8",       "i16",   "i32",    "i64",
         "u8",    "u16",   "u32",    "u64",  "f16",    "bf16",   "active",   "batch", "m",      "n",
         "k",     "acc",   "out",    "div",  "rem",    "struct", "template", "class", "signed", "unsigned",
         "side",  "depth",  "from",   "map_0", "map_1",  "map_2",  "in"}) {

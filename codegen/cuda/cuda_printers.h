@@ -66,7 +66,8 @@ class ColumnsPrinter : public CudaPrinter {
   int depth_ = 0;  // > 0 inside a shared loop, where each lane is on its own
 };
 
-/// Rows: some lanes share a point of the domain. Loops and reductions at the top of the body are divided among them.
+/// Rows: some lanes share a point of the domain. Loops and reductions at the top of the body are divided among them; in a
+/// loop over sums along contiguous elements (the columns of a small product), groups of lanes share each sum.
 class RowsPrinter : public CudaPrinter {
  public:
   RowsPrinter(const Kernel& kernel, const Schedule& schedule, bool i32, RowShared shared)
@@ -84,6 +85,9 @@ class RowsPrinter : public CudaPrinter {
   void conditional(const If& s) override;
   std::string element(int buffer, const std::string& index) override;
   void store_element(int buffer, const std::string& index, const std::string& value) override;
+  int access_bytes(int buffer) const override;
+  std::string vector_load(int buffer, int width, const std::string& index) override;
+  void store_vector(int buffer, const std::string& index, const std::string& vector) override;
 
  private:
   bool is_scratch(int buffer) const { return buffer >= static_cast<int>(kernel_.buffers.size()); }
@@ -91,12 +95,18 @@ class RowsPrinter : public CudaPrinter {
   void order_accesses(const Stmt& stmt);
   /// "for (i = lane; ...)" over the flattened axes, in vector mode where the accesses allow it.
   void share(const std::vector<Axis>& axes, const Body& work, const std::function<void()>& print_body);
+  /// The same for some lanes: "for (i = lane; ...; i += lanes)".
+  void share_among(const std::string& lane, int lanes, const std::vector<Axis>& axes, const Body& work,
+                   const std::function<void()>& print_body);
+  int lanes_of_sum(const Loop& s) const;
+  void loop_by_groups(const Loop& s, int lanes);
 
   RowShared shared_;
   int lanes_per_row_;
   bool guarded_ = false;     // fewer than 32 lanes a row: lanes of rows behind the last repeat it and store nothing
   bool guard_stores_ = false;
   int depth_ = 0;            // > 0 inside a shared loop, where each lane is on its own
+  int group_ = 1;            // lanes that share an iteration of the loop of depth 1
   int reductions_ = 0, scratch_used_ = 0;
   std::unordered_set<int> dirty_, read_since_;   // scratch written or read since the last barrier
 };
@@ -126,6 +136,8 @@ class FunctorPrinter : public CudaPrinter {
   /// The body for `width` neighbours, the results in acc[v], the inputs in `in`.
   void vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract,
                           const std::vector<EpilogueInput>& inputs);
+  /// "void value(batch, m, n, acc) const" and "combine(x, y)": what the rows of a group become, and are combined by.
+  void print_group(const Axis& axis, const Expr& base, int width, const Contract& contract, const std::function<void(const Body&)>& split);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
   void bind_index_text(const Expr& var, const std::string& text) { expr_.bind(var, text, expr_.i32()); }
   std::string value(const Expr& e) { return expr_.value(e); }

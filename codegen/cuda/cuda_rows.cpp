@@ -89,6 +89,19 @@ void RowsPrinter::store_element(int buffer, const std::string& index, const std:
                         to_storage(type, value)));
 }
 
+int RowsPrinter::access_bytes(int buffer) const {
+  return is_scratch(buffer) ? 64 : CudaPrinter::access_bytes(buffer);  // by pieces of 16
+}
+std::string RowsPrinter::vector_load(int buffer, int width, const std::string& index) {
+  if (!is_scratch(buffer)) return CudaPrinter::vector_load(buffer, width, index);
+  const DType type = buffer_type(buffer);
+  return fmt::format("lds_vec<{}, {}>({} + ({}) * {})", width, c_storage_type(type), buffer_name(buffer), index, size_of(type));
+}
+void RowsPrinter::store_vector(int buffer, const std::string& index, const std::string& vector) {
+  if (!is_scratch(buffer)) return CudaPrinter::store_vector(buffer, index, vector);
+  out_.line(fmt::format("sts_vec({} + ({}) * {}, {});", buffer_name(buffer), index, size_of(buffer_type(buffer)), vector));
+}
+
 void RowsPrinter::alloc(const Alloc& s) {
   scratch_.push_back(s);
   expr_.include("memory.cuh");
@@ -104,6 +117,10 @@ void RowsPrinter::alloc(const Alloc& s) {
 }
 
 void RowsPrinter::store(const Store& s) {
+  if (depth_ == 1 && group_ > 1) {
+    auto block = out_.block(fmt::format("if (lane % {} == 0 && mine)", group_));
+    return nested([&] { CudaPrinter::store(s); });
+  }
   if (depth_ > 0) {
     if (!guard_stores_ || is_scratch(s.buffer)) return CudaPrinter::store(s);
     auto block = out_.block("if (active)");
@@ -116,6 +133,11 @@ void RowsPrinter::store(const Store& s) {
 void RowsPrinter::conditional(const If& s) { CudaPrinter::conditional(s); }
 
 void RowsPrinter::share(const std::vector<Axis>& axes, const Body& work, const std::function<void()>& print_body) {
+  share_among("lane", lanes_per_row_, axes, work, print_body);
+}
+
+void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vector<Axis>& axes, const Body& work,
+                              const std::function<void()>& print_body) {
   ++depth_;
   nested([&] {
     std::vector<Axis> bound = axes;
@@ -126,10 +148,10 @@ void RowsPrinter::share(const std::vector<Axis>& axes, const Body& work, const s
     const std::string total = expr_.value(total_of(axes));
     const bool single = bound.size() == 1;
     const std::string i = single ? bind_index(bound[0].var) : expr_.fresh("step");
-    const std::string first = width > 1 ? fmt::format("lane * {}", width) : "lane";
-    const int stride = lanes_per_row_ * width;
+    const std::string first = width > 1 ? fmt::format("{} * {}", lane, width) : lane;
+    const int stride = lanes * width;
     const int64_t count = total_of(axes).as_int().value_or(0), steps = count / stride;
-    // A few steps of all lanes: their loads are on their way together, and what several loops load stays in registers.
+    // A few steps of all these lanes: their loads are on their way together, and what several loops load stays in registers.
     const bool unrolled = steps > 0 && steps <= kUnrolledSteps && count % stride == 0;
     const std::string step = unrolled ? expr_.fresh("part") : std::string();
     if (unrolled) out_.directive("#pragma unroll");
@@ -145,8 +167,55 @@ void RowsPrinter::share(const std::vector<Axis>& axes, const Body& work, const s
   --depth_;
 }
 
+/// How many lanes share each sum of a loop: 1 unless the loop only makes sums of contiguous elements, each long enough.
+int RowsPrinter::lanes_of_sum(const Loop& s) const {
+  if (guarded_ || lanes_per_row_ < 32 || s.body.empty()) return 1;
+  const Reduce* r = s.body[0].as<Reduce>();
+  if (!r || r->axes.empty() || is_arg(*r)) return 1;
+  for (size_t i = 1; i < s.body.size(); ++i)
+    if (!s.body[i].as<Store>() && !s.body[i].as<Let>()) return 1;
+  Body work;
+  work.push_back({Let{r->result, r->value}});
+  int along_sum = 0, along_loop = 0;
+  each_access(work, [&](int buffer, const Expr& index, bool) {
+    const auto steps = [&](const Axis* a) {
+      const auto c = a ? linear_coefficient(index, a->var.name()) : std::nullopt;
+      return !is_scratch(buffer) && c && c->is_const(1);
+    };
+    along_sum += steps(inner_axis(r->axes));
+    along_loop += steps(inner_axis(s.axes));
+  });
+  const auto length = total_of(r->axes).as_int();
+  if (along_sum <= along_loop || !length) return 1;
+  const Axis& inner = r->axes.back();
+  const int width = widest_vector(kernel_, work, inner.var, inner.extent, schedule_.vector);
+  int lanes = 1;
+  while (lanes < 32 && lanes * 2 * width <= *length) lanes *= 2;
+  return lanes;
+}
+
+void RowsPrinter::loop_by_groups(const Loop& s, int lanes) {
+  const int together = lanes_per_row_ / lanes;
+  nested([&] {
+    const std::string total = expr_.named(total_of(s.axes), "total"), first = expr_.fresh("first");
+    out_.comment(fmt::format("{} lanes a sum; those behind the last sum repeat it, for the warp's sake, and store nothing.", lanes));
+    auto block = out_.block(fmt::format("for ({0} {1} = 0; {1} < {2}; {1} += {3})", expr_.index_type(), first, total, together), first);
+    const std::string own = expr_.fresh("own"), step = expr_.fresh("step");
+    out_.line(fmt::format("const {} {} = {} + lane / {};", expr_.index_type(), own, first, lanes));
+    out_.line(fmt::format("const bool mine = {} < {};", own, total));
+    out_.line(fmt::format("const {} {} = mine ? {} : {} - 1;", expr_.index_type(), step, own, total));
+    bind_axes(s.axes, step);
+    ++depth_;
+    group_ = lanes;
+    body(s.body);
+    group_ = 1;
+    --depth_;
+  });
+}
+
 void RowsPrinter::loop(const Loop& s) {
   if (depth_ > 0) return CudaPrinter::loop(s);
+  if (const int lanes = lanes_of_sum(s); lanes > 1) return loop_by_groups(s, lanes);
   const auto print = [&] { share(s.axes, s.body, [&] { body(s.body); }); };
   if (!guarded_) return print();
   // Lanes that repeat a row fill their own scratch, which they go on to read.
@@ -163,26 +232,28 @@ void RowsPrinter::loop(const Loop& s) {
 }
 
 void RowsPrinter::reduce(const Reduce& r) {
-  if (depth_ > 0) return CudaPrinter::reduce(r);
+  const bool grouped = depth_ == 1 && group_ > 1;
+  if (depth_ > 0 && !grouped) return CudaPrinter::reduce(r);
   expr_.include("reduce.cuh");
   const std::string acc = expr_.fresh(identifier_of(r.result.name()));
   out_.line(fmt::format("{} {} = {};", accumulator_type(r), acc, identity_text(r)));
   Body work;
   work.push_back({Let{r.result, r.value}});
-  share(r.axes, work, [&] {
+  const int lanes = grouped ? group_ : lanes_per_row_;
+  share_among(grouped ? fmt::format("(lane % {})", lanes) : "lane", lanes, r.axes, work, [&] {
     if (!lanes_) return accumulate(r, acc);
     load_vectors(r.value);
     auto lane = lane_loop();
     accumulate(r, acc);
   });
-  if (lanes_per_row_ > 32) {
+  if (lanes > 32) {
     const int scratch = shared_.reduce_offset + reductions_++ % 2 * kReduceScratchBytes;
     out_.line(fmt::format("{0} = block_reduce<{1}>({0}, {2}{{}}, shared{3});", acc, lanes_per_row_, op_type(r),
                           offset_text(scratch)));
     dirty_.clear();  // everyone has passed a barrier
     read_since_.clear();
   } else {
-    out_.line(fmt::format("{0} = warp_reduce<{1}>({0}, {2}{{}});", acc, lanes_per_row_, op_type(r)));
+    out_.line(fmt::format("{0} = warp_reduce<{1}>({0}, {2}{{}});", acc, lanes, op_type(r)));
   }
   if (!is_arg(r) && !r.init.same(identity_of(r.combine, r.value.type()))) {
     const std::string init = expr_.operand(r.init);

@@ -1,5 +1,7 @@
 #include "codegen/cuda/mma_cost.h"
 
+#include "codegen/cuda/plan_cuda.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -54,6 +56,7 @@ int step_of(const MmaTile& x, int element) { return x.warpgroups ? 128 / element
 
 bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
   x.k = step_of(x, p.element);
+  if (p.together > x.m) return false;
   if (x.warpgroups) {
     // Operands that are not along k lie in panels of 64.
     if (machine.group_multiplies == 0 || (p.element != 2 && !x.boxes) || (!p.b_along_k && x.warp_n % 64 != 0)) return false;
@@ -78,6 +81,9 @@ int row_bytes(bool along_k, int tile, int tile_k, int element) {
 int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int element) {
   if (x.warpgroups) return (x.m + x.n) * x.k * element;
   return row_bytes(a_along_k, x.m, x.k, element) + row_bytes(b_along_k, x.n, x.k, element);
+}
+double tiles_of(const MmaProblem& p, const MmaTile& x) {
+  return std::ceil(p.m / whole_rows(x.m, p.together)) * std::ceil(p.n / x.n) * p.batch;
 }
 int box_chunk(const MmaTile& x) { return x.warp_n % 64 == 0 && x.n <= 128 && x.groups() <= 2 ? 64 : 32; }
 int box_shared_bytes(const MmaTile& x, int element) {
@@ -133,7 +139,7 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
 
 MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int cluster) {
   x.k = step_of(x, p.element);
-  const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch * cluster;
+  const double tiles = tiles_of(p, x) * cluster;
   const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
   if (!x.warpgroups) {
     x.stages = std::clamp(std::min(machine.shared_limit, 100 << 10) / stage, 2, 4);  // two blocks on a large SM
@@ -158,7 +164,7 @@ namespace {
 /// With boxes: nothing but the multiplications and the copies' bytes counts in the main loop, and in turn the results are
 /// stored beside it. A warp alone on its quarter of an SM issues an instruction every other cycle.
 double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
-  const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch, rounds = std::ceil(tiles / machine.sms);
+  const double tiles = tiles_of(p, x), rounds = std::ceil(tiles / machine.sms);
   const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
   const double reads = x.m * x.n * (1.0 / 64 + 1.0 / x.warp_n);
   const double main = std::max({x.m * x.n * k / machine.group_multiplies, reads * k * p.element / machine.shared_bytes,
@@ -175,7 +181,7 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
 double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, int cluster) {
   if (tile.boxes) return box_cycles(p, machine, completed(p, machine, tile, cluster));
   const MmaTile x = completed(p, machine, tile, cluster);
-  const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch;
+  const double tiles = tiles_of(p, x);
   const double blocks = std::ceil(tiles * cluster / machine.sms);  // on that SM
   const double k = std::ceil(p.k / cluster / x.k) * x.k;
   const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);

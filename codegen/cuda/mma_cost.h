@@ -25,6 +25,7 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit);
 /// A contraction with numbers for extents.
 struct MmaProblem {
   double m = 1, n = 1, k = 1, batch = 1;
+  int together = 1;         // rows that are combined before the epilogue: a tile computes whole groups of them
   bool k_known = false;     // and not only estimated
   OperandCost a, b;
   double result_bytes = 4;  // of one result: what the epilogue loads and stores
@@ -40,6 +41,7 @@ struct MmaProblem {
 std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine& machine);
 /// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.
 MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, int cluster);
+double tiles_of(const MmaProblem& problem, const MmaTile& tile);
 /// Cycles of the busiest SM.
 double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile, int cluster);
 

@@ -112,6 +112,29 @@ Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLo
   return s;
 }
 
+/// Sums in loops, by way of scratch arrays: the most that a loop at the top adds up; 0 where there are none.
+int64_t work_of_stages(const Body& body) {
+  bool scratch = false;
+  int64_t most = 0;
+  for (const Stmt& s : body) {
+    scratch |= s.as<Alloc>() != nullptr;
+    const auto* l = s.as<Loop>();
+    if (!l) continue;
+    for (const Stmt& inner : l->body)
+      if (auto* r = inner.as<Reduce>()) most = std::max(most, estimate(total_of(l->axes), kGuess) * estimate(total_of(r->axes), kGuess));
+  }
+  return scratch ? most : 0;
+}
+
+/// A block for each point: stages in turn, each shared by all of its threads.
+Schedule plan_stages(int64_t work, const TargetTraits& target) {
+  Schedule s;
+  s.kind = Schedule::Kind::Rows;
+  s.vector = 8;
+  s.threads = std::clamp(power_of_two_below(work / 32), 128, std::min(target.max_threads, 1024));
+  return s;
+}
+
 /// Of the largest accumulator of the body's reductions; one of ArgMax is a value and an index.
 int accumulator_bytes(const Body& body) {
   int bytes = 0;
@@ -181,6 +204,7 @@ const Axis* inner_axis(const std::vector<Axis>& axes) { return axes.empty() ? nu
 static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
   TopLoop top;
   find_top_loop(kernel.body, top);
+  if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(work, target);
   if (needs_shared_scratch(kernel.body)) return plan_rows(kernel, target, top);
   if (top.length <= 1) return plan_points(kernel, target);
   const Axis *loop_axis = inner_axis(top.axes), *point_axis = inner_axis(kernel.domain);
@@ -274,7 +298,7 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   const Expr m = total_of(c.m), n = total_of(c.n), batches = total_of(c.batch);
   launch.grid[2] = simplify(min(batches, Expr(65535)));
   if (!d.skinny && s.unit != MultiplyUnit::Simt) {
-    const Expr tiles = ceil_div(m, Expr(s.tile.m)) * ceil_div(n, Expr(s.tile.n));
+    const Expr tiles = ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c)))) * ceil_div(n, Expr(s.tile.n));
     launch.grid[0] = s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles * s.cluster_k;
     if (s.tile.boxes) launch.grid[2] = 1;
     launch.grid[0] = in_form(launch.grid[0], s, m * n * batches);

@@ -54,6 +54,10 @@ void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& de
 /// What the operands are in shared memory.
 DType element_of(MultiplyUnit unit);
 
+/// How many rows are combined before the epilogue: 1 without groups. And the rows of a tile that are whole groups.
+int rows_together(const Contract& contract);
+int whole_rows(int tile_m, int together);
+
 /// True when TMA can send for the operands and the results go along n, as the kernels with boxes have it.
 bool takes_boxes(const Kernel& kernel, DType element);
 /// The tensor maps of a plan with boxes: of A, then of B; or of queries, keys and values.

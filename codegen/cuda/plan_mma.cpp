@@ -70,6 +70,9 @@ OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* in
   return form;
 }
 
+int rows_together(const Contract& c) { return c.group.empty() ? 1 : static_cast<int>(estimate(total_of(c.group), 1)); }
+int whole_rows(int tile_m, int together) { return tile_m / together * together; }
+
 DType element_of(MultiplyUnit unit) {
   switch (unit) {
     case MultiplyUnit::F16: return DType::F16;
@@ -146,7 +149,7 @@ Choice choose(const MmaProblem& p, const MmaMachine& machine) {
   for (const MmaTile& x : mma_candidates(p, machine)) {
     for (int cluster = 1; cluster <= (machine.clusters && !x.boxes ? 8 : 1); cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
-      const double tiles = std::ceil(p.m / x.m) * std::ceil(p.n / x.n) * p.batch;
+      const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;
       if (cluster > 1 && (tiles * cluster > 0.97 * machine.sms || p.k < cluster * 2.0 * step)) break;
       const double cycles = estimated_cycles(p, machine, x, cluster);
@@ -210,7 +213,8 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.k_known = total_of(c.k).as_int().has_value();
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
-  p.boxes = takes_boxes(kernel, element_of(s.unit));
+  p.together = rows_together(c);
+  p.boxes = p.together == 1 && takes_boxes(kernel, element_of(s.unit));
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t step = 128 / p.element;
   if (window) p.box_k = static_cast<double>(window->taps() * ((window->channels + step - 1) / step * step));

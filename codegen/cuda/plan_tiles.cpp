@@ -91,7 +91,7 @@ std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& targe
   const Contract& c = *kernel.contract();
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
-  if (is_thin(c.m) || is_thin(c.n)) {
+  if (c.group.empty() && (is_thin(c.m) || is_thin(c.n))) {
     plan_skinny(kernel, c, target, s);
     return {s};
   }

@@ -210,11 +210,36 @@ class Interpreter {
     if (!extents) return void(status_ = extents.error());
     const DType type = c.acc.type();
     LaneProgram& p = program(&c, {c.a * c.b}, names_of(c.k));
+    if (!c.group.empty()) return run_groups(c, p, *extents, lanes);
     p.prepare(scope_, memory_, lanes);
     Register acc(type);
     acc.fill(0);
     accumulate(Combine::Sum, p, acc, c.k, *extents, lanes);
     bind(c.acc.name(), type).copy_from(acc, lanes);
+    run_body(c.epilogue, nullptr, lanes);
+  }
+  void run_groups(const Contract& c, LaneProgram& terms, const std::vector<int64_t>& k, int lanes) {
+    auto extents = extents_of(c.group);
+    if (!extents) return void(status_ = extents.error());
+    const DType type = c.combined.type();
+    const Expr x = Expr::local("acc'", type), y = Expr::local("value'", type);
+    LaneProgram pair({combine_pair(c.combine, x, y)}, {"acc'", "value'"});
+    LaneProgram& start = program(&c.combined, {identity_of(c.combine, type)}, {});
+    evaluate(start, lanes);
+    Register all(type);
+    all.copy_from(start.root(0), lanes);
+    for_each(c.group, *extents, [&](int64_t) {
+      Register acc(c.acc.type());
+      acc.fill(0);
+      terms.prepare(scope_, memory_, lanes);
+      accumulate(Combine::Sum, terms, acc, c.k, k, lanes);
+      bind(c.acc.name(), c.acc.type()).copy_from(acc, lanes);
+      LaneProgram& value = program(&c.value, {c.value}, {});
+      evaluate(value, lanes);
+      pair.run({{"acc'", &all}, {"value'", &value.root(0)}}, memory_, lanes);
+      all.copy_from(pair.root(0), lanes);
+    });
+    bind(c.combined.name(), type).copy_from(all, lanes);
     run_body(c.epilogue, nullptr, lanes);
   }
 

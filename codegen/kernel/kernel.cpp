@@ -44,6 +44,8 @@ void print(const Kernel& k, const Stmt& s, int depth, std::string& out) {
     out += fmt::format("{}contract {}: {} batch({}) m({}) n({}) k({})\n", pad, c->acc.name(), name_of(c->acc.type()), axes_text(c->batch),
                        axes_text(c->m), axes_text(c->n), axes_text(c->k));
     out += fmt::format("{}  a = {}\n{}  b = {}\n", pad, to_string(c->a), pad, to_string(c->b));
+    if (!c->group.empty())
+      out += fmt::format("{}  {} = {} over group({}) of {}\n", pad, c->combined.name(), name_of(c->combine), axes_text(c->group), to_string(c->value));
     nested("  epilogue", c->epilogue);
   }
 }

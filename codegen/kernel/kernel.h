@@ -13,7 +13,9 @@
 //   If        runs its body when the condition holds
 //   Contract  for all (batch, m, n): acc = sum over k of a*b, accumulated in acc's type; then `epilogue` runs once with
 //             acc bound. `a` depends on batch, m, k only and `b` on batch, k, n only. The only statement of its body; the
-//             domain is empty. Backends tile it by the Schedule
+//             domain is empty. Backends tile it by the Schedule. With `group` axes, rows are (m, group): combined = the
+//             combination of `value`, an expression over acc, over all of the group, and the epilogue runs once for all
+//             (batch, m, n) with `combined` bound in place of acc
 //   Attend    for all (batch, m, d): acc = sum over n of w(n)*value, where w is the softmax over n of `score`, an expression
 //             over dot = sum over k of q*key; then `epilogue` runs once with acc bound. `q` depends on batch, m, k only, `key`
 //             on batch, n, k, `score` on batch, m, n and dot, `value` on batch, n, d. Alone, like a Contract
@@ -58,6 +60,9 @@ struct Contract {
   Expr acc;                    // Expr::local
   Body epilogue;               // Let, Store, If
   DType a_type = DType::F32, b_type = DType::F32;  // what the operands are stored as: picks the multiply unit
+  std::vector<Axis> group = {};  // more rows, which the epilogue does not tell apart; then the following are valid
+  Combine combine = Combine::Sum;
+  Expr value = {}, combined = {};  // combined: Expr::local
 };
 struct Attend {
   std::vector<Axis> batch, m, n, k, d;  // queries, keys, the channels of both, the channels of values

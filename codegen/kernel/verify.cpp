@@ -115,10 +115,13 @@ class Verifier {
     if (e.type() != c.acc.type()) fail(fmt::format("{} is not of the accumulator's type", name));
   }
   void contract(const Contract& c) {
-    operand(c, c.a, c.m, "operand a");
+    std::vector<Axis> rows = c.m;
+    rows.insert(rows.end(), c.group.begin(), c.group.end());
+    operand(c, c.a, rows, "operand a");
     operand(c, c.b, c.n, "operand b");
+    if (!c.group.empty()) nested([&] { bind(c.batch), bind(rows), bind(c.n), bind_name(c.acc), value(c.value, "what a group combines"); });
     nested([&] {
-      bind(c.batch), bind(c.m), bind(c.n), bind_name(c.acc);
+      bind(c.batch), bind(c.m), bind(c.n), bind_name(c.group.empty() ? c.acc : c.combined);
       body(c.epilogue, true);
     });
   }

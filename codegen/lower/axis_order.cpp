@@ -126,7 +126,11 @@ static void sort_rows(Contract& c) {
 
 void orient(Contract& c) {
   const Expr store = first_store(c.epilogue);
-  if (store.valid() && smallest_step(store, c.m) < smallest_step(store, c.n)) {
+  const auto in_group = [&](const Expr& operand) {
+    return std::any_of(c.group.begin(), c.group.end(), [&](const Axis& a) { return depends_on(operand, a.var.name()); });
+  };
+  const bool turned = in_group(c.b);  // groups are of rows
+  if (turned || (store.valid() && !in_group(c.a) && smallest_step(store, c.m) < smallest_step(store, c.n))) {
     std::swap(c.m, c.n);
     std::swap(c.a, c.b);
     std::swap(c.a_type, c.b_type);

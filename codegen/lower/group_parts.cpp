@@ -53,6 +53,33 @@ Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Exp
   return stores;
 }
 
+Index fresh_index(const std::string& prefix, const Shape& shape) {
+  Index index;
+  for (size_t d = 0; d < shape.size(); ++d) index.push_back(Expr::index(prefix + std::to_string(d), shape[d]));
+  return index;
+}
+
+Reduce reduce_of(GroupValues& values, const Node& n, const Index& out, const Index& reduced, const std::string& name) {
+  const Graph& body = values.body();
+  const NodeView view(body, n);
+  const Reduction& r = *n.op->lowers_as<Reduction>();
+  const ReductionForm form = r.form(*view);
+  Reduce s;
+  s.combine = form.combine;
+  s.axes = axes_of(reduced);
+  s.value = values.resolve(n, r.value(*view, out, reduced));
+  const bool arg = form.combine >= Combine::ArgMax;
+  s.result = Expr::local(name, arg ? DType::I64 : s.value.type());
+  s.init = arg ? Expr(0) : identity_of(form.combine, s.value.type());
+  s.last = form.last;
+  return s;
+}
+Expr finish_of(GroupValues& values, const Node& n, const Index& out, const Expr& acc) {
+  const NodeView view(values.body(), n);
+  const Reduction& r = *n.op->lowers_as<Reduction>();
+  return r.finish ? values.resolve(n, r.finish(*view, out, acc)) : acc;
+}
+
 ValueId unmoved(const Graph& body, ValueId v) {
   for (const Node* n = body.producer(v); n; n = body.producer(v)) {
     auto* m = n->op->lowers_as<Movement>();

@@ -17,6 +17,13 @@ ValueId unmoved(const Graph& body, ValueId v);
 /// Where element `index` of unmoved(body, v) lies in v.
 Index moved_index(const Graph& body, ValueId v, ValueId source, const Index& index);
 
+/// A Reduce statement for node n at output index `out`, binding its (unfinished) result to `name`; and what makes its result.
+Reduce reduce_of(GroupValues& values, const Node& n, const Index& out, const Index& reduced, const std::string& name);
+Expr finish_of(GroupValues& values, const Node& n, const Index& out, const Expr& acc);
+Index fresh_index(const std::string& prefix, const Shape& shape);
+
+/// The statements of a chain (lower_chain.cpp).
+void lower_chain(GroupValues& values, Kernel& kernel);
 /// The statement of an attention group (lower_attention.cpp).
 void lower_attention(GroupValues& values, Kernel& kernel);
 

@@ -23,7 +23,13 @@ Expr GroupValues::position(ValueId v, const Index& index) const {
   return linear_index(graph_.value(holder).type.shape, index_in_holder(graph_, outside, index));
 }
 
+Expr place_in_row(const Shape& shape, const Index& index) {
+  return simplify(linear_index(Shape(shape.begin() + 1, shape.end()), Index(index.begin() + 1, index.end())));
+}
+
 Expr GroupValues::at(ValueId v, const Index& index) {
+  if (auto it = scratch_.find(v); it != scratch_.end())
+    return Expr::load(it->second, compute_type(body_.value(v).type.dtype), place_in_row(body_.value(v).type.shape, index));
   if (auto it = bound_.find(v); it != bound_.end()) return it->second;
   uint64_t h = v.index;
   for (const Expr& i : index) h = mix_hash(h, i.hash());

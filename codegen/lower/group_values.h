@@ -19,6 +19,8 @@ class GroupValues {
   Expr position(ValueId v, const Index& index) const;
   /// From now on v (at the position the kernel is at) is `value`.
   void bind(ValueId v, Expr value) { bound_[v] = std::move(value); }
+  /// From now on all elements of v that the point needs, those of one position of its first dimension, are in this scratch array.
+  void bind_scratch(ValueId v, int buffer) { scratch_[v] = buffer; }
   bool is_bound(ValueId v) const { return bound_.count(v) != 0; }
   const Expr& bound(ValueId v) const { return bound_.at(v); }
 
@@ -35,7 +37,11 @@ class GroupValues {
   std::map<ValueId, int> buffers_;
   std::map<ValueId, ValueId> outside_;  // inputs and outputs of the body in the graph
   std::map<ValueId, Expr> bound_;
+  std::map<ValueId, int> scratch_;
   std::map<std::pair<ValueId, uint64_t>, std::vector<std::pair<Index, Expr>>> memo_;
 };
+
+/// Where an element lies among those of its position of the first dimension.
+Expr place_in_row(const Shape& shape, const Index& index);
 
 }  // namespace ingot

@@ -22,8 +22,9 @@ void map_body(Body& body, const Map& f) {
       map_body(t->epilogue, f);
     }
     if (auto* c = std::get_if<Contract>(&s.node)) {
-      for (auto* axes : {&c->batch, &c->m, &c->n, &c->k}) map_axes(*axes, f);
+      for (auto* axes : {&c->batch, &c->m, &c->group, &c->n, &c->k}) map_axes(*axes, f);
       c->a = f(c->a), c->b = f(c->b);
+      if (c->value.valid()) c->value = f(c->value);
       map_body(c->epilogue, f);
     }
   }
@@ -36,7 +37,7 @@ void walk_axes(Body& body, const std::function<void(std::vector<Axis>&)>& f) {
     if (auto* t = std::get_if<Attend>(&s.node))
       for (auto* axes : {&t->batch, &t->m, &t->n, &t->k, &t->d}) f(*axes);
     if (auto* c = std::get_if<Contract>(&s.node))
-      for (auto* axes : {&c->batch, &c->m, &c->n, &c->k}) f(*axes);
+      for (auto* axes : {&c->batch, &c->m, &c->group, &c->n, &c->k}) f(*axes);
   }
 }
 

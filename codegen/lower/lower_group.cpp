@@ -12,7 +12,7 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction", "attention"};
+constexpr const char* kKindNames[] = {"points", "windows", "rows", "contraction", "attention", "chain"};
 
 /// How many elements of an input the body reads: those of its slices, where that is all that reads it.
 Expr elements_read(const Graph& body, ValueId v) {
@@ -51,11 +51,6 @@ void declare_buffers(const Graph& graph, const Node& node, Kernel& k) {
   }
 }
 
-Index fresh_index(const std::string& prefix, const Shape& shape) {
-  Index index;
-  for (size_t d = 0; d < shape.size(); ++d) index.push_back(Expr::index(prefix + std::to_string(d), shape[d]));
-  return index;
-}
 void lower_points(GroupValues& values, Kernel& k) {
   const Graph& body = values.body();
   const Index index = fresh_index("i", body.value(body.outputs[0]).type.shape);
@@ -69,6 +64,30 @@ const Node* find_anchor(const Graph& body) {
   for (NodeId id : body.order())
     if (body.node(id).op->lowers_as<T>()) return &body.node(id);
   return nullptr;
+}
+
+/// The rows of a product that are combined before the epilogue: a reduction behind it takes all axes of its results that the
+/// given positions, of the reduced dimensions, mention. Returns the stores behind it.
+Body lower_row_groups(GroupValues& values, const Node& product, const Node& reduction, const Index& out, Contract& c) {
+  const ReductionForm form = reduction.op->lowers_as<Reduction>()->form(*NodeView(values.body(), reduction));
+  values.bind(product.outputs[0], c.acc);
+  Index kept, reduced;
+  for (size_t d = 0; d < out.size(); ++d) {
+    const bool gone = std::find(form.axes.begin(), form.axes.end(), d) != form.axes.end();
+    if (gone) reduced.push_back(out[d]);
+    if (!gone || form.keep) kept.push_back(gone ? Expr(0) : out[d]);
+  }
+  const Reduce r = reduce_of(values, reduction, kept, reduced, "combined");
+  c.combine = r.combine;
+  c.value = r.value;
+  c.combined = r.result;
+  for (auto* side : {&c.batch, &c.m, &c.n})
+    for (auto it = side->begin(); it != side->end();) {
+      const bool in_group = std::any_of(reduced.begin(), reduced.end(), [&](const Expr& e) { return depends_on(e, it->var.name()); });
+      if (in_group) c.group.push_back(*it);
+      it = in_group ? side->erase(it) : it + 1;
+    }
+  return epilogue_of(values, reduction.outputs[0], kept, finish_of(values, reduction, kept, r.result));
 }
 
 void lower_contraction(GroupValues& values, Kernel& k) {
@@ -88,32 +107,11 @@ void lower_contraction(GroupValues& values, Kernel& k) {
   c.b_type = operand_type(body, n.inputs[static_cast<size_t>(form.b_input)]);
   Index out = form.out;
   for (Expr& i : out) i = simplify(i);
-  c.epilogue = epilogue_of(values, n.outputs[0], out, c.acc);
+  const Node* reduction = find_anchor<Reduction>(body);
+  c.epilogue = reduction ? lower_row_groups(values, n, *reduction, out, c) : epilogue_of(values, n.outputs[0], out, c.acc);
   k.body.push_back({std::move(c)});
   split_divided_axes(k);
   orient(std::get<Contract>(k.body[0].node));
-}
-
-/// A Reduce statement for node n at output index `out`, binding its (unfinished) result to `name`.
-Reduce reduce_of(GroupValues& values, const Node& n, const Index& out, const Index& reduced, const std::string& name) {
-  const Graph& body = values.body();
-  const NodeView view(body, n);
-  const Reduction& r = *n.op->lowers_as<Reduction>();
-  const ReductionForm form = r.form(*view);
-  Reduce s;
-  s.combine = form.combine;
-  s.axes = axes_of(reduced);
-  s.value = values.resolve(n, r.value(*view, out, reduced));
-  const bool arg = form.combine >= Combine::ArgMax;
-  s.result = Expr::local(name, arg ? DType::I64 : s.value.type());
-  s.init = arg ? Expr(0) : identity_of(form.combine, s.value.type());
-  s.last = form.last;
-  return s;
-}
-Expr finish_of(GroupValues& values, const Node& n, const Index& out, const Expr& acc) {
-  const NodeView view(values.body(), n);
-  const Reduction& r = *n.op->lowers_as<Reduction>();
-  return r.finish ? values.resolve(n, r.finish(*view, out, acc)) : acc;
 }
 
 void lower_windows(GroupValues& values, Kernel& k) {
@@ -248,6 +246,7 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
     case GroupKind::Rows: RowsLowering(values, k).run(); break;
     case GroupKind::Contraction: lower_contraction(values, k); break;
     case GroupKind::Attention: lower_attention(values, k); break;
+    case GroupKind::Chain: lower_chain(values, k); break;
   }
   collapse_axes(k);
   k.dims = free_dims(k);

@@ -13,7 +13,8 @@ enum class GroupKind : uint8_t {
   Windows,      // every point reduces over a window, then the epilogue
   Rows,         // reductions over the same axes of one shape, with pointwise work between
   Contraction,  // a product, then the epilogue
-  Attention     // two products with a softmax between them, then the epilogue
+  Attention,    // two products with a softmax between them, then the epilogue
+  Chain         // small products and reductions, one after the other, of each position of the first dimension
 };
 const char* name_of(GroupKind kind);
 std::optional<GroupKind> parse_group_kind(std::string_view name);

@@ -105,7 +105,7 @@ void CPrinter::store(const Store& s) {
       out_.line(fmt::format("{}[v] = {};", name, to_storage(type, expr_.value(s.value))));
     }
     expr_.include("memory.cuh");
-    out_.line(fmt::format("store_vec({} + {}, {});", pointer(s.buffer), expr_.operand(*base), name));
+    store_vector(s.buffer, expr_.operand(*base), name);
   } else {
     auto lane = lane_loop();
     const std::string index = expr_.place(s.index);

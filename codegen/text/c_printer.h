@@ -48,6 +48,10 @@ class CPrinter {
   /// The text of one element, as an lvalue or operand: "x[i]".
   virtual std::string element(int buffer, const std::string& index);
   virtual void store_element(int buffer, const std::string& index, const std::string& value);
+  /// The most bytes of a vector access to the buffer; 0 for none. And the text of such accesses.
+  virtual int access_bytes(int buffer) const;
+  virtual std::string vector_load(int buffer, int width, const std::string& index);
+  virtual void store_vector(int buffer, const std::string& index, const std::string& vector);
   /// The pointer that vector accesses start from.
   virtual std::string pointer(int buffer) { return buffer_name(buffer); }
 

@@ -60,10 +60,21 @@ void CPrinter::with_lanes(const Expr& inner, const Expr& base, int width, const 
   arrays_ = arrays;
 }
 
+int CPrinter::access_bytes(int buffer) const {
+  return buffer < static_cast<int>(kernel_.buffers.size()) ? widest_bytes(kernel_.buffers[static_cast<size_t>(buffer)]) : 0;
+}
+
+std::string CPrinter::vector_load(int buffer, int width, const std::string& index) {
+  const bool constant = kernel_.buffers[static_cast<size_t>(buffer)].is_constant;
+  return fmt::format("{}<{}>({} + {})", constant ? "load_vec_constant" : "load_vec", width, pointer(buffer), index);
+}
+
+void CPrinter::store_vector(int buffer, const std::string& index, const std::string& vector) {
+  out_.line(fmt::format("store_vec({} + {}, {});", pointer(buffer), index, vector));
+}
+
 std::optional<Expr> CPrinter::neighbour_base(int buffer, const Expr& index) const {
-  if (!lanes_ || buffer >= static_cast<int>(kernel_.buffers.size())) return std::nullopt;
-  const int bytes = static_cast<int>(size_of(buffer_type(buffer))) * lanes_->width;
-  if (bytes > widest_bytes(kernel_.buffers[static_cast<size_t>(buffer)])) return std::nullopt;
+  if (!lanes_ || static_cast<int>(size_of(buffer_type(buffer))) * lanes_->width > access_bytes(buffer)) return std::nullopt;
   const std::string& inner = lanes_->inner.name();
   const auto coefficient = linear_coefficient(index, inner);
   if (!coefficient || !coefficient->is_const(1)) return std::nullopt;
@@ -170,12 +181,10 @@ void CPrinter::load_vector(const Expr& e, std::string guard, bool by_lane) {
   if (!guard.empty() && by_lane) return;  // some lane may need it where the guard does not hold
   if (guard.empty()) guarded_.erase(e);
   else guarded_[e] = guard;
-  const bool constant = kernel_.buffers[static_cast<size_t>(e.buffer())].is_constant;
   const DType type = buffer_type(e.buffer());
   const std::string name = expr_.fresh(buffer_name(e.buffer()) + "_in");
   const std::string at = expr_.operand(*neighbour_base(e.buffer(), e.arg(0)));
-  const std::string load = fmt::format("{}<{}>({} + {})", constant ? "load_vec_constant" : "load_vec", lanes_->width,
-                                       pointer(e.buffer()), at);
+  const std::string load = vector_load(e.buffer(), lanes_->width, at);
   expr_.include("memory.cuh");
   const std::string vec = fmt::format("Vec<{}, {}>", c_storage_type(type), lanes_->width);
   if (guard.empty()) {
@@ -224,9 +233,10 @@ void exprs_of(const Stmt& stmt, const std::function<void(const Expr&)>& use) {
     for (const Expr* e : {&s->q, &s->key, &s->score, &s->value}) use(*e);
   }
   if (auto* s = stmt.as<Contract>()) {
-    for (const auto* axes : {&s->batch, &s->m, &s->n, &s->k}) each_in_axes(*axes, use);
+    for (const auto* axes : {&s->batch, &s->m, &s->group, &s->n, &s->k}) each_in_axes(*axes, use);
     use(s->a);
     use(s->b);
+    if (s->value.valid()) use(s->value);
   }
 }
 
@@ -268,7 +278,9 @@ int widest_vector(const Kernel& kernel, const Body& body, const Expr& inner, con
       const auto coefficient = linear_coefficient(index, inner.name());
       const bool neighbours = coefficient && coefficient->is_const(1) && !mentions(index, derived);
       if (!neighbours || !is_parameter) {
-        fits &= !is_store || (coefficient && coefficient->is_const(0) && !mentions(index, derived));
+        // Scratch that the lanes of a row share: each lane fills its own place.
+        fits &= !is_store || (neighbours && !is_parameter) ||
+                (coefficient && coefficient->is_const(0) && !mentions(index, derived));
         return;
       }
       const Expr rest = substitute(index, {{inner.name(), Expr(0)}});

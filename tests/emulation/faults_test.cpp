@@ -175,7 +175,8 @@ TEST_CASE("faults in the main loop on tensor cores", "[emulated]") {
   schedule.cluster_k = 2;
   plant(raw,
         {"sums of the other block are read too early", kTile,
-         "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    tile.finish", "tile.finish", "race"},
+         "if constexpr (Plan::cluster_k > 1) cluster_sync();\n    if constexpr (Plan::together > 1)",
+         "if constexpr (Plan::together > 1)", "race"},
         &schedule);
   plant(raw,
         {"a block leaves while another reads its sums", kTile,
@@ -291,6 +292,25 @@ TEST_CASE("faults in sliding windows", "[emulated]") {
   for (const Fault& fault : faults) plant(sample, fault);
 }
 
+TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
+  Schedule schedule = tile_schedule(64, 64, 4);
+  schedule.unit = MultiplyUnit::Tf32x3;
+  schedule.tile = {.m = 64, .n = 64, .k = 32, .warp_m = 32, .warp_n = 32, .k_warps = 2, .stages = 3};
+  schedule.threads = schedule.tile.threads();
+  const Fault faults[] = {
+      {"values are combined before they are all there", kTile, "    cta_sync();\n#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups",
+       "#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups", "shared-race"},
+      {"a tile begins inside a group", kTile, "* Plan::step_m, at / rows", "* Plan::tile_m, at / rows", "wrong"},
+      {"a row is left out", kTile, "for (int j = 1; j < Plan::together; ++j)", "for (int j = 2; j < Plan::together; ++j)", "wrong"},
+      {"groups behind the last one are stored", kTile, "if (c >= kAcross || m >= m_end || n >= n_end) continue;",
+       "if (c >= kAcross || n >= n_end) continue;", "global-out-of-bounds"},
+  };
+  for (const Fault& fault : faults) plant(largest_of_rows(11, 14, 40, 72, DType::F32), fault, &schedule);
+  const Sample stages = two_small_products(3, 72, 20, 33);
+  plant(stages, {"the second product reads the first too early", "", "cta_sync();\n", "", "shared-race"});
+  plant(stages, {"sums behind the last are stored", "", " && mine)", ")", "race"});
+}
+
 TEST_CASE("faults in thin products", "[emulated]") {
   plant(matmul(3, 5, 100, 72, false, false, DType::F32, true),
         {"partial sums are read too early", kSkinny, "    cta_sync();\n    for (int i = threadIdx.x",
@@ -322,9 +342,9 @@ TEST_CASE("faults in reductions", "[emulated]") {
 }
 
 TEST_CASE("faults around scratch and points", "[emulated]") {
-  const Sample scratch = softmax_scratch(6, 300);
+  const Sample scratch = softmax_scratch(6, 2500);
   plant(scratch, {"no barrier between filling and reading scratch", "", "cta_sync();\n", "", "shared-race"});
-  plant(scratch, {"scratch is longer than the block's memory", "", "j < 300;", "j < 3000;", "out-of-bounds"});
+  plant(scratch, {"scratch is longer than the block's memory", "", "j0 < 2500;", "j0 < 25000;", "out-of-bounds"});
   plant(broadcast_add(5, 7, DType::F32),
         {"points are not guarded", "", "if (point >= total) return;", "", "global-out-of-bounds"});
   plant(shifted_pad(13, 40), {"a padded element is loaded anyway", "", "3 <= ", "-300 <= ", "wrong"});

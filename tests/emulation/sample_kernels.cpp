@@ -297,6 +297,42 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
+Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, DType type) {
+  const Expr im = index("i", groups), ig = index("g", together), in = index("j", n), ik = index("k", kk);
+  Kernel k = kernel("matmul_relu_max", {input("x", type, {groups, together, kk}), input("w", type, {kk, n}), output("out0", type, {groups, n})}, {});
+  Contract product;
+  product.m = {axis(im)};
+  product.group = {axis(ig)};
+  product.n = {axis(in)};
+  product.k = {axis(ik)};
+  product.a = Expr::load(0, type, (im * together + ig) * kk + ik);
+  product.b = Expr::load(1, type, ik * n + in);
+  product.a_type = product.b_type = type;
+  product.acc = Expr::local("acc", DType::F32);
+  product.combine = Combine::Max;
+  product.value = max(product.acc, f32(0));
+  product.combined = Expr::local("most", DType::F32);
+  product.epilogue.push_back({Store{2, im * n + in, product.combined + f32(0.5)}});
+  k.body.push_back({product});
+  return {fmt::format("largest_{}x{}x{}x{}_{}", groups, together, n, kk, name_of(type)), k, {}, size_of(type) == 2 ? 2e-3 : 1e-5};
+}
+
+Sample two_small_products(int64_t rows, int64_t kk, int64_t inner, int64_t n) {
+  const Expr ir = index("row", rows), i1 = index("i", inner), k1 = index("k", kk), i2 = index("j", n), k2 = index("l", inner);
+  Kernel k = kernel("two_products", {input("x", DType::F32, {rows, kk}), input("w", DType::F32, {inner, kk}),
+                                     input("v", DType::F32, {n, inner}), output("out0", DType::F32, {rows, n})}, {axis(ir)});
+  k.body.push_back({Alloc{4, "line", DType::F32, Expr(inner)}});
+  const Expr first = Expr::local("first", DType::F32), second = Expr::local("second", DType::F32);
+  Loop fill{{axis(i1)}, {}}, write{{axis(i2)}, {}};
+  fill.body.push_back({reduction(first, Combine::Sum, {axis(k1)}, Expr::load(0, DType::F32, ir * kk + k1) * Expr::load(1, DType::F32, i1 * kk + k1), f32(0))});
+  fill.body.push_back({Store{4, i1, max(first, f32(0))}});
+  write.body.push_back({reduction(second, Combine::Sum, {axis(k2)}, Expr::load(4, DType::F32, k2) * Expr::load(2, DType::F32, i2 * inner + k2), f32(0))});
+  write.body.push_back({Store{3, ir * n + i2, second}});
+  k.body.push_back({fill});
+  k.body.push_back({write});
+  return {fmt::format("two_products_{}x{}x{}x{}", rows, kk, inner, n), k, {}, 1e-5};
+}
+
 Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DType type, bool strided, bool scaled) {
   const Expr ib = index("b", batch), im = index("i", m), in = index("j", n), ik = index("k", kk), id = index("d", d);
   Kernel k =
@@ -440,6 +476,9 @@ std::vector<Sample> all_samples() {
           softmax(300, 128, DType::F16),
           softmax_scratch(6, 300),
           softmax_scratch(5, 2500),
+          two_small_products(3, 72, 20, 33),
+          largest_of_rows(11, 14, 40, 72, DType::F32),
+          largest_of_rows(5, 49, 24, 64, DType::F16),
           argmax(9, 70, false, false),
           argmax(6, 1500, true, false),
           argmax(17, 13, false, true),

@@ -61,7 +61,8 @@ class Generator {
   ValueId activation(ValueId x);
   ValueId third(ValueId x, ValueId y);
 
-  // steps: generator_pointwise.cpp, generator_movement.cpp, generator_layers.cpp, generator_imported.cpp
+  // steps: generator_pointwise.cpp, generator_movement.cpp, generator_layers.cpp, generator_chains.cpp,
+  // generator_imported.cpp
   bool unary();
   bool binary();
   bool comparison();
@@ -87,6 +88,10 @@ class Generator {
   bool pool();
   bool attention();
   bool running_sum();
+  bool squeeze();
+  bool reduced_rows();
+  bool experts();
+  bool branches();
   /// What the operator's import rule makes of the inputs; empty when it refuses them.
   std::vector<ValueId> onnx(const std::string& name, std::vector<ValueId> inputs,
                             std::map<std::string, OnnxAttr> attrs = {}, size_t outputs = 1,
@@ -104,6 +109,7 @@ class Generator {
   bool recurrent();
   // parts of layers
   ValueId image(size_t spatial);
+  ValueId mix_channels(ValueId x, int64_t channels);
   FieldTexts window(ValueId x, std::vector<int64_t>& kernel, bool pools);
   ValueId scores(ValueId q, ValueId k, double head);
   ValueId heads(ValueId x, const Expr& heads, const Expr& width);

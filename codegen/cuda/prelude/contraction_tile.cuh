@@ -61,6 +61,45 @@ template <class Plan> struct ResultTile {
       }
     }
   }
+  /// For groups of `together` rows: each value as the epilogue makes it from the sum, then their combination, then the
+  /// epilogue, once for a group. The blocks of a cluster divide the columns; where one puts its values, no other reads.
+  template <class Epilogue>
+  INGOT_DEV void finish_groups(const Epilogue& epilogue, Index batch, Index m0, Index n0, Index m_end, Index n_end,
+                               u32 shared) {
+    static_assert(!Plan::out_along_m, "groups are of rows, results go along n");
+    constexpr int kVector = Plan::e_vector, kAcross = Plan::tile_n / kVector;
+    constexpr int kPart = (kAcross + Plan::cluster_k - 1) / Plan::cluster_k, kGroups = Plan::step_m / Plan::together;
+    const int first = Plan::cluster_k > 1 ? (int)cluster_rank() * kPart : 0;
+    const auto place = [&](int r, int c) { return shared + r * kRow + c * kVector * 4; };
+#pragma unroll 1
+    for (int i = threadIdx.x; i < Plan::step_m * kPart; i += Plan::threads) {
+      const int r = i / kPart, c = first + i % kPart;
+      const Index m = m0 + r, n = n0 + c * kVector;
+      if (c >= kAcross || m >= m_end || n >= n_end) continue;
+      float values[kVector];
+      gather(values, place(r, c));
+      epilogue.value(batch, m, n, values);
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) sts(place(r, c) + v * 4, values[v]);
+    }
+    cta_sync();
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kGroups * kPart; i += Plan::threads) {
+      const int r = i / kPart * Plan::together, c = first + i % kPart;
+      const Index m = m0 + r, n = n0 + c * kVector;
+      if (c >= kAcross || m >= m_end || n >= n_end) continue;
+      const auto in = epilogue.load(batch, m, n);
+      float values[kVector];
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) values[v] = lds<float>(place(r, c) + v * 4);
+#pragma unroll 4
+      for (int j = 1; j < Plan::together; ++j) {
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) values[v] = Epilogue::combine(values[v], lds<float>(place(r + j, c) + v * 4));
+      }
+      epilogue(batch, m, n, values, in);
+    }
+  }
   template <int N> static INGOT_DEV void gather(float (&values)[N], u32 at) {
     constexpr int kGroup = N < 4 ? N : 4;
 #pragma unroll
@@ -115,7 +154,7 @@ INGOT_DEV void fill_ring(const CopyA& copy_a, const CopyB& copy_b, bool first) {
 /// Where a tile of results is.
 template <class Index> struct TilePlace { Index batch, m, n; };
 
-/// The tiles of a product, in an order in which neighbours share columns of B, eight rows of tiles at a time, for the sake
+/// The tiles of a product (step_m rows apart: tile_m, or fewer where only whole groups of rows count), in an order in which neighbours share columns of B, eight rows of tiles at a time, for the sake
 /// of L2.
 template <class Plan> struct TileGrid {
   typedef typename Plan::index Index;
@@ -123,7 +162,7 @@ template <class Plan> struct TileGrid {
   Index tiles_m, tiles_n, total;
 
   INGOT_DEV TileGrid(Index batches, Index m_end, Index n_end)
-      : tiles_m((m_end + Plan::tile_m - 1) / Plan::tile_m),
+      : tiles_m((m_end + Plan::step_m - 1) / Plan::step_m),
         tiles_n((n_end + Plan::tile_n - 1) / Plan::tile_n),
         total(tiles_m * tiles_n * batches) {}
   INGOT_DEV TilePlace<Index> place(Index tile) const {
@@ -133,7 +172,7 @@ template <class Plan> struct TileGrid {
   INGOT_DEV TilePlace<Index> place(Index batch, Index in) const {
     const Index band = in / (kBand * tiles_n) * kBand;
     const Index rows = tiles_m - band < kBand ? tiles_m - band : kBand, at = in - band * tiles_n;
-    return {batch, (band + at % rows) * Plan::tile_m, at / rows * Plan::tile_n};
+    return {batch, (band + at % rows) * Plan::step_m, at / rows * Plan::tile_n};
   }
 };
 
@@ -174,7 +213,8 @@ INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const E
       if (Plan::cluster_k == 1 || w + 1 < Plan::k_warps) cta_sync();
     }
     if constexpr (Plan::cluster_k > 1) cluster_sync();
-    tile.finish(epilogue, batch, m0, n0, m_end, n_end, shared);
+    if constexpr (Plan::together > 1) tile.finish_groups(epilogue, batch, m0, n0, m_end, n_end, shared);
+    else tile.finish(epilogue, batch, m0, n0, m_end, n_end, shared);
     if constexpr (Plan::cluster_k > 1) cluster_sync();
     else cta_sync();
   }

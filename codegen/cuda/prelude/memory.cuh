@@ -20,6 +20,29 @@ template <class T> INGOT_DEV void sts(u32 address, T value) {
   INGOT_HOST(emu_st_shared(address, &value, sizeof(T));)
 }
 
+/// N elements by accesses of up to 16 bytes. `address` is aligned to these.
+template <int N, class T> INGOT_DEV Vec<T, N> lds_vec(u32 address) {
+  constexpr int kPart = sizeof(T) * N <= 16 ? N : 16 / (int)sizeof(T);
+  Vec<T, N> v;
+#pragma unroll
+  for (int i = 0; i < N; i += kPart) {
+    const auto part = lds<Vec<T, kPart>>(address + i * (u32)sizeof(T));
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) v[i + j] = part[j];
+  }
+  return v;
+}
+template <int N, class T> INGOT_DEV void sts_vec(u32 address, const Vec<T, N>& v) {
+  constexpr int kPart = sizeof(T) * N <= 16 ? N : 16 / (int)sizeof(T);
+#pragma unroll
+  for (int i = 0; i < N; i += kPart) {
+    Vec<T, kPart> part;
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) part[j] = v[i + j];
+    sts(address + i * (u32)sizeof(T), part);
+  }
+}
+
 /// N elements by one access. `p` is aligned to N elements.
 template <int N, class T> INGOT_DEV Vec<T, N> load_vec(const T* p) {
   INGOT_HOST(Vec<T, N> v; emu_ld_global(p, &v, sizeof v); return v;)

@@ -1,0 +1,140 @@
+// Graphs of which much becomes one kernel on a GPU. Used on the interpreter and, kernel by kernel, under the emulator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ingot::testing {
+
+struct FusedGraph {
+  const char* name;
+  std::string text;
+  std::vector<int64_t> rest;  // of the input's dims, behind N
+  size_t kernels;             // for sm_90
+};
+
+/// Small reductions and products are one kernel, stage by stage (passes/chain_groups.cpp).
+inline std::vector<FusedGraph> chain_graphs() {
+  std::vector<FusedGraph> list;
+  list.push_back({"squeeze and excite", R"(graph (%0 "x": f32[N,40,5,7]) where N in [0, inf] {
+  %1 = const "w1": f32[12,40,1,1] data 11
+  %2 = const "b1": f32[12,1,1] data 12
+  %3 = const "w2": f32[40,12,1,1] data 13
+  %4 = const "b2": f32[40,1,1] data 14
+  %5 = ReduceMean(%0) {axes=[2, 3]}: f32[N,40,1,1]
+  %6 = Conv(%5, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,12,1,1]
+  %7 = Add(%6, %2): f32[N,12,1,1]
+  %8 = Sigmoid(%7): f32[N,12,1,1]
+  %9 = Mul(%7, %8): f32[N,12,1,1]
+  %10 = Conv(%9, %3) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,40,1,1]
+  %11 = Add(%10, %4): f32[N,40,1,1]
+  %12 = Sigmoid(%11): f32[N,40,1,1]
+  %13 = Mul(%0, %12): f32[N,40,5,7]
+  return %13 "y"
+})", {40, 5, 7}, 2});
+  list.push_back({"the pixels of channels last", R"(graph (%0 "x": f32[N,4,5,36]) where N in [0, inf] {
+  %1 = const "w1": f32[36,9] data 11
+  %2 = const "w2": f32[9,36] data 12
+  %3 = ReduceMean(%0) {axes=[1, 2], keep=false}: f32[N,36]
+  %4 = MatMul(%3, %1): f32[N,9]
+  %5 = Relu(%4): f32[N,9]
+  %6 = MatMul(%5, %2): f32[N,36]
+  %7 = Sigmoid(%6): f32[N,36]
+  return %7 "y"
+})", {4, 5, 36}, 1});
+  list.push_back({"a gate and its softmax", R"(graph (%0 "x": f32[N,96,11]) where N in [0, inf] {
+  %1 = const "w": f32[96,4] data 11
+  %2 = const "b": f32[4] data 12
+  %3 = ReduceMax(%0) {axes=[2], keep=false}: f32[N,96]
+  %4 = MatMul(%3, %1): f32[N,4]
+  %5 = Add(%4, %2): f32[N,4]
+  %6 = Softmax(%5) {axis=1}: f32[N,4]
+  return %6 "y"
+})", {96, 11}, 1});
+  list.push_back({"a norm of averages", R"(graph (%0 "x": f32[N,24,3,3]) where N in [0, inf] {
+  %1 = ReduceMean(%0) {axes=[2, 3], keep=false}: f32[N,24]
+  %2 = LayerNormalization(%1) {axis=1}: f32[N,24]
+  return %2 "y"
+})", {24, 3, 3}, 1});
+  list.push_back({"the largest of some products", R"(graph (%0 "x": f32[N,33,6]) where N in [0, inf] {
+  %1 = const "w": f32[33,5] data 11
+  %2 = ReduceSum(%0) {axes=[2], keep=false}: f32[N,33]
+  %3 = MatMul(%2, %1): f32[N,5]
+  %4 = ReduceMax(%3) {axes=[1]}: f32[N,1]
+  %5 = Sub(%3, %4): f32[N,5]
+  %6 = ArgMax(%5) {axes=[1]}: i64[N,1]
+  %7 = Cast(%6) {to=f32}: f32[N,1]
+  %8 = Add(%5, %7): f32[N,5]
+  return %8 "y"
+})", {33, 6}, 1});
+  return list;
+}
+
+/// Reductions over the rows of a product, in its epilogue (passes/combine_rows.cpp).
+inline std::vector<FusedGraph> row_group_graphs() {
+  std::vector<FusedGraph> list;
+  list.push_back({"the largest over time", R"(graph (%0 "x": f32[N,24,16]) where N in [0, inf] {
+  %1 = const "w": f32[40,24,3] data 11
+  %2 = const "b": f32[40,1] data 12
+  %3 = Conv(%0, %1) {kernel=[3], strides=[1], dilations=[1], begins=[0], ends=[0]}: f32[N,40,14]
+  %4 = Add(%3, %2): f32[N,40,14]
+  %5 = ReduceMax(%4) {axes=[2], keep=false}: f32[N,40]
+  %6 = Tanh(%5): f32[N,40]
+  return %6 "y"
+})", {24, 16}, 2});
+  list.push_back({"the average of rows, with a residual", R"(graph (%0 "x": f32[N,21,24]) where N in [0, inf] {
+  %1 = const "w": f32[24,24] data 11
+  %2 = MatMul(%0, %1): f32[N,21,24]
+  %3 = Add(%2, %0): f32[N,21,24]
+  %4 = Relu(%3): f32[N,21,24]
+  %5 = ReduceMean(%4) {axes=[1]}: f32[N,1,24]
+  return %5 "y"
+})", {21, 24}, 1});
+  list.push_back({"pixels of an image", R"(graph (%0 "x": f32[N,16,4,8]) where N in [0, inf] {
+  %1 = const "w": f32[48,16,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,48,4,8]
+  %3 = ReduceL2(%2) {axes=[2, 3]}: f32[N,48,1,1]
+  return %3 "y"
+})", {16, 4, 8}, 2});
+  list.push_back({"one direction of pixels that are one axis", R"(graph (%0 "x": f32[N,4,2,8]) where N in [0, inf] {
+  %1 = const "w": f32[16,4,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,16,2,8]
+  %3 = ReduceSum(%2) {axes=[3], keep=false}: f32[N,16,2]
+  return %3 "y"
+})", {4, 2, 8}, 2});  // the sum stays a kernel of its own
+  list.push_back({"columns of an image", R"(graph (%0 "x": f32[N,8,5,16]) where N in [0, inf] {
+  %1 = const "w": f32[24,8,3,3] data 11
+  %2 = Conv(%0, %1) {kernel=[3, 3], strides=[1, 1], dilations=[1, 1], begins=[1, 1], ends=[1, 1]}: f32[N,24,5,16]
+  %3 = Relu(%2): f32[N,24,5,16]
+  %4 = ReduceSum(%3) {axes=[3], keep=false}: f32[N,24,5]
+  return %4 "y"
+})", {8, 5, 16}, 2});
+  return list;
+}
+
+/// Attention in four windows of an image, each with a mask of its own that is added between two reshapes.
+inline FusedGraph masked_windows() {
+  return {"masked windows", R"(graph (%0 "x": f32[N,4,2,5,8]) where N in [0, inf] {
+  %1 = Reshape(%0) {shape=[4*N, 2, 5, 8]}: f32[4*N,2,5,8]
+  %2 = Transpose(%1) {perm=[0, 1, 3, 2]}: f32[4*N,2,8,5]
+  %3 = MatMul(%1, %2): f32[4*N,2,5,5]
+  %4 = const "bias": f32[1,2,5,5] data 11
+  %5 = Add(%3, %4): f32[4*N,2,5,5]
+  %6 = Reshape(%5) {shape=[N, 4, 2, 5, 5]}: f32[N,4,2,5,5]
+  %7 = const "mask": f32[1,4,1,5,5] data 12
+  %8 = Add(%6, %7): f32[N,4,2,5,5]
+  %9 = Reshape(%8) {shape=[4*N, 2, 5, 5]}: f32[4*N,2,5,5]
+  %10 = Softmax(%9) {axis=3}: f32[4*N,2,5,5]
+  %11 = MatMul(%10, %1): f32[4*N,2,5,8]
+  return %11 "y"
+})", {4, 2, 5, 8}, 1};
+}
+
+inline std::vector<int64_t> dims_of(const FusedGraph& g, int64_t n) {
+  std::vector<int64_t> dims{n};
+  dims.insert(dims.end(), g.rest.begin(), g.rest.end());
+  return dims;
+}
+
+}  // namespace ingot::testing
