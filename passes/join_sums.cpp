@@ -22,6 +22,7 @@ class SumJoiner {
   SumJoiner(Graph& g, NodeId root) : g_(g), root_(root), out_(g.node(root).outputs[0]) {}
 
   Result<bool> run() {
+    if (shape(out_).empty()) return false;  // no rows
     collect(g_.node(root_));
     if (terms_.size() < 2 || !operands_are_free()) return false;
     GraphBuilder b(g_);

@@ -8,7 +8,7 @@ namespace ingot {
 
 WindowPrinter::WindowPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : ProductPrinter(kernel, schedule, i32), form_(*window_form(kernel)) {
-  blocks_per_sm_ = window_blocks(kernel, schedule);
+  blocks_per_sm_ = schedule.tile.stages;
   for (const char* word : {"outer", "outers", "y", "x", "c", "w", "ty", "tx"}) expr_.reserve(word);
   expr_.include("window.cuh");
 }

@@ -24,8 +24,6 @@ constexpr int kThinLimit = 8;
 Kernel unroll_windows(const Kernel& kernel);
 /// Sliding windows with their own kernel (window_form.h): nothing where that does not fit.
 std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& target);
-/// Blocks of an SM that registers must suffice for.
-int window_blocks(const Kernel& kernel, const Schedule& schedule);
 /// One schedule, or one for each range of sizes.
 std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target);
 std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& target);

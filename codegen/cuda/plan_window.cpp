@@ -2,18 +2,22 @@
 // what is loaded; fewer leave more threads.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/window_form.h"
 #include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
 
 namespace ingot {
 namespace {
 
 constexpr int kThreads = 128;
 constexpr int64_t kFew = 1, kMany = 64;                 // of a dimension that only a call knows
-constexpr int kManyTaps = 16, kRegisters = 240;
-constexpr int64_t kMostSums = 2800;                    // of a thread: all are unrolled, and ptxas takes its time
+constexpr int kRegisters = 240;
+constexpr int64_t kMostSums = 2800;                     // of a thread: all are unrolled, and ptxas takes its time
+constexpr int64_t kMostTurns = 12000;                   // of the loops that are unrolled for them: from 16,000 on NVRTC gives up
 constexpr double kLoad = 6;                             // instructions that an access takes the time of
 constexpr int kSides[] = {1, 2, 3, 4, 5, 7, 8};
 
@@ -26,9 +30,38 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
   };
   const int words = std::max(vector * size(w.input) / 4, 1);
   const int weights = w.weight.valid() ? static_cast<int>(w.y.taps * w.x.taps) * std::max(vector * size(w.weight) / 4, 1) : 0;
-  const int across = static_cast<int>(rows_read(w.x, columns)), taps = static_cast<int>(w.y.taps * w.x.taps);
-  const int converted = taps >= kManyTaps ? (across + static_cast<int>(w.x.taps)) * vector : 0;  // ptxas keeps them
-  return rows * columns * vector + weights + 2 * across * words + converted + 36;
+  const int across = static_cast<int>(rows_read(w.x, columns));
+  const int live = std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
+  return live * columns * vector + weights + 2 * across * words + 36;
+}
+int blocks_of(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns) {
+  return std::clamp(65536 / (registers(kernel, w, vector, rows, columns) * kThreads), 1, 8);
+}
+
+/// Both are neighbours and aligned for vectors of channels.
+bool loads_vectors(const WindowForm& w, int vector) {
+  for (const Expr& load : {w.input, w.weight}) {
+    if (!load.valid()) continue;
+    const auto c = linear_coefficient(load.arg(0), w.channels.var.name());
+    const Expr rest = substitute(load.arg(0), {{w.channels.var.name(), Expr(0)}});
+    if (!c || !c->is_const(1) || !is_multiple(simplify(rest), vector)) return false;
+  }
+  return true;
+}
+
+/// INGOT_TILE=4x7/2b3: rows, columns, channels and blocks of an SM, for measurements; 0x0: no kernel of its own.
+std::optional<Schedule> forced_window() {
+  const char* text = std::getenv("INGOT_TILE");
+  int rows = 0, columns = 0, vector = 2, blocks = 2;
+  if (!text || std::sscanf(text, "%dx%d/%db%d", &rows, &columns, &vector, &blocks) != 4) return std::nullopt;
+  Schedule s;
+  s.kind = Schedule::Kind::Window;
+  s.threads = kThreads;
+  s.vector = vector;
+  s.tile.m = rows;
+  s.tile.n = columns;
+  s.tile.stages = blocks;
+  return s;
 }
 
 /// Cycles of the busiest SM.
@@ -47,10 +80,10 @@ double cycles_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
   const double channels = static_cast<double>(*w.channels.extent.as_int());
   const double threads = static_cast<double>(outer * w.y.outputs * w.x.outputs) / results * (channels / vector);
   const double warps = std::ceil(threads / kThreads) * (kThreads / 32.0) / target.parallel_units;
-  const double resident = std::max(1.0, std::floor(65536.0 / (registers(kernel, w, vector, rows, columns) * kThreads))) * 4;
+  const double resident = blocks_of(kernel, w, vector, rows, columns) * (kThreads / 32);
   const double rounds = std::max(1.0, std::ceil(warps / resident));
   // Warps of an SM take turns at its four schedulers; one alone waits for its own results, and for each row.
-  const double busy = warps * instructions / 3.0, alone = rounds * (instructions * 1.5 + 700 + 60 * down);
+  const double busy = warps * instructions / (3.2 * std::min(1.0, (resident + 4) / 20)), alone = rounds * (instructions * 1.5 + 700 + 60 * down);
   return std::max(busy, alone);
 }
 
@@ -70,12 +103,14 @@ Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
         if (w.y.outputs % rows != 0 || w.x.outputs % columns != 0) continue;
         if (registers(kernel, w, vector, rows, columns) > kRegisters) continue;
         if (w.y.taps * w.x.taps * rows * columns * vector > kMostSums) continue;
+        if (rows_read(w.y, rows) * rows_read(w.x, columns) * w.x.taps * rows * vector > kMostTurns) continue;
         Schedule s;
         s.kind = Schedule::Kind::Window;
         s.threads = kThreads;
         s.vector = vector;
         s.tile.m = rows;
         s.tile.n = columns;
+        s.tile.stages = blocks_of(kernel, w, vector, rows, columns);
         const double cycles = cycles_of(kernel, w, target, s, outer);
         if (best.vector != 0 && cycles >= least) continue;
         best = s;
@@ -88,16 +123,16 @@ Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
 
 }  // namespace
 
-int window_blocks(const Kernel& kernel, const Schedule& s) {
-  const int used = registers(kernel, *window_form(kernel), s.vector, s.tile.m, s.tile.n);
-  return std::clamp(65536 / (used * s.threads), 1, 8);
-}
-
 std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& target) {
   const auto w = window_form(kernel);
   if (!w || !w->channels.extent.as_int()) return {};
   const int widest = widest_vector(kernel, kernel.body, w->channels.var, w->channels.extent, 4);
-  if (widest < 2) return {};
+  if (widest < 2 || !loads_vectors(*w, widest)) return {};
+  if (const auto forced = forced_window()) {
+    const auto divides = [](int part, int64_t all) { return part > 0 && all % part == 0; };
+    const bool fits = divides(forced->tile.m, w->y.outputs) && divides(forced->tile.n, w->x.outputs) && forced->vector <= widest;
+    return fits ? std::vector<Schedule>{*forced} : std::vector<Schedule>{};
+  }
   const Schedule few = best_of(kernel, *w, target, outer_at(*w, kFew), widest), many = best_of(kernel, *w, target, outer_at(*w, kMany), widest);
   const bool known = std::all_of(w->outer.begin(), w->outer.end(), [](const Axis& a) { return a.extent.as_int().has_value(); });
   const bool same = few.vector == many.vector && few.tile.m == many.tile.m && few.tile.n == many.tile.n;

@@ -187,8 +187,15 @@ void CPrinter::load_vector(const Expr& e, std::string guard, bool by_lane) {
   const std::string load = vector_load(e.buffer(), lanes_->width, at);
   expr_.include("memory.cuh");
   const std::string vec = fmt::format("Vec<{}, {}>", c_storage_type(type), lanes_->width);
+  const size_t bytes = size_of(type) * static_cast<size_t>(lanes_->width);
   if (guard.empty()) {
     out_.line(fmt::format("const {} {} = {};", vec, name, load));
+  } else if (bytes % 4 == 0) {
+    // Zeros or what is loaded, by whole registers: parts would be merged right behind the load, which would be waited for.
+    const std::string words = fmt::format("Vec<u32, {}>", bytes / 4);
+    out_.line(fmt::format("{} {}_words = {{}};", words, name));
+    out_.line(fmt::format("if ({}) {}_words = bits_as<{}>({});", guard, name, words, load));
+    out_.line(fmt::format("const {0} {1} = bits_as<{0}>({1}_words);", vec, name));
   } else {
     out_.line(fmt::format("{} {} = {{}};", vec, name));
     out_.line(fmt::format("if ({}) {} = {};", guard, name, load));

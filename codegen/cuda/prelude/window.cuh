@@ -21,25 +21,31 @@ INGOT_DEV void set_fill(bf16& to, float value) { to = to_bf16(value); }
 
 template <class Plan, class Window> struct WindowRow {
   typedef typename Plan::index Index;
+  typedef Vec<typename Window::Input, Plan::vector> Elements;
+  typedef Vec<u32, sizeof(Elements) / 4> Words;  // whole registers: parts of them would be put together behind each load
   static constexpr int kColumns = (Plan::columns - 1) * Plan::step_x + Plan::taps_x;
-  Vec<typename Window::Input, Plan::vector> element[kColumns];
+  Words words[kColumns];
 
   INGOT_DEV void load(const Window& window, Index outer, Index y, Index x, Index c) {
     const bool row = window.inside_y(y);
+    Elements fill;
+#pragma unroll
+    for (int v = 0; v < Plan::vector; ++v) set_fill(fill[v], Window::kFill);
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-#pragma unroll
-      for (int v = 0; v < Plan::vector; ++v) set_fill(element[i][v], Window::kFill);
-      if (row && window.inside_x(x + i)) element[i] = window.load(outer, y, x + i, c);
+      words[i] = bits_as<Words>(fill);
+      if (row && window.inside_x(x + i)) words[i] = bits_as<Words>(window.load(outer, y, x + i, c));
     }
   }
+  INGOT_DEV float value(int i, int v) const { return element_value(bits_as<Elements>(words[i])[v]); }
 };
 
 template <class Plan, class Window> struct WindowSums {
   typedef typename Plan::index Index;
   static constexpr int kTaps = Plan::taps_y * Plan::taps_x;
   float acc[Plan::rows][Plan::columns][Plan::vector];
-  Vec<typename Window::Weight, Plan::vector> weight[Window::kWeights ? kTaps : 1];
+  typedef Vec<typename Window::Weight, Plan::vector> Weights;
+  Weights weight[Window::kWeights ? kTaps : 1];
 
   INGOT_DEV void start(const Window& window, Index c) {
     if constexpr (Window::kWeights) {
@@ -66,7 +72,7 @@ template <class Plan, class Window> struct WindowSums {
           for (int v = 0; v < Plan::vector; ++v) {
             float w = 0;
             if constexpr (Window::kWeights) w = element_value(weight[ty * Plan::taps_x + tx][v]);
-            acc[y][column][v] = window.combine(acc[y][column][v], element_value(row.element[i][v]), w);
+            acc[y][column][v] = window.combine(acc[y][column][v], row.value(i, v), w);
           }
         }
       }
