@@ -167,7 +167,9 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double tiles = tiles_of(p, x), rounds = std::ceil(tiles / machine.sms);
   const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
   const double reads = x.m * x.n * (1.0 / 64 + 1.0 / x.warp_n);
-  const double main = std::max({x.m * x.n * k / machine.group_multiplies, reads * k * p.element / machine.shared_bytes,
+  // TMA fills a row of 128 bytes that is not all there in about 10 cycles: with 16 channels, a fifth of the memory's speed.
+  const double filled = 10 * p.partial_steps * (x.m + x.n);
+  const double main = std::max({x.m * x.n * k / machine.group_multiplies, reads * k * p.element / machine.shared_bytes, filled,
                                 (x.m * p.a.bytes + x.n * p.b.bytes) * k / (1.5 * machine.l2_bytes)});
   const double residents = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
   const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), bytes = x.m * x.n * p.result_bytes / machine.memory_bytes;

@@ -33,6 +33,7 @@ struct MmaProblem {
   int element = 4;          // bytes, in shared memory
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
   bool boxes = false;       // both operands can arrive by TMA
+  double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels
   double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is
 };
 

@@ -217,6 +217,9 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.boxes = p.together == 1 && takes_boxes(kernel, element_of(s.unit));
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t step = 128 / p.element;
+  const auto reaches_behind = [&](int64_t length) { return length % step != 0 ? 1.0 : 0.0; };
+  if (window) p.partial_steps = reaches_behind(window->channels) * static_cast<double>(window->taps());
+  else p.partial_steps = reaches_behind(total_of(c.k).as_int().value_or(step));
   if (window) p.box_k = static_cast<double>(window->taps() * ((window->channels + step - 1) / step * step));
   if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_two(kernel, machine, p, s);
   set_extents(p, kernel, kLargeDim);

@@ -32,7 +32,8 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
   const int weights = w.weight.valid() ? static_cast<int>(w.y.taps * w.x.taps) * std::max(vector * size(w.weight) / 4, 1) : 0;
   const int across = static_cast<int>(rows_read(w.x, columns));
   const int live = std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
-  return live * columns * vector + weights + 2 * across * words + 36;
+  const int taps = static_cast<int>(w.y.taps * w.x.taps);
+  return live * columns * vector + weights + 2 * across * words + 36 + (taps > 9 ? taps : 0);  // measured
 }
 int blocks_of(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns) {
   return std::clamp(65536 / (registers(kernel, w, vector, rows, columns) * kThreads), 1, 8);
