@@ -1,4 +1,4 @@
-// Constant masks become formulas: a kernel computes "key <= query" faster than it loads it, and whoever reads the formula
+// Constant masks, and the positions that masks are made of, become formulas: a kernel computes "key <= query" faster than it loads it, and whoever reads the formula
 // knows which keys a query never sees. Only what is no weight: truth values, integers, and floats one of which is so low that
 // nothing is left of a logit it is added to.
 #include <algorithm>
@@ -63,6 +63,28 @@ Result<ValueId> build_band(GraphBuilder& b, const Tensor& t, const Band& band) {
   return b.add(op("Where"), {inside, b.scalar(t.type(), band.inside), b.scalar(t.type(), band.outside)});
 }
 
+/// start + step * position along the only axis of more than one element.
+struct Ramp {
+  int64_t axis, start, step;
+};
+std::optional<Ramp> find_ramp(const Tensor& t) {
+  if (is_float(t.type()) || t.type() == DType::Bool || size_of(t.type()) < 4) return std::nullopt;
+  const auto& dims = t.dims();
+  const auto axis = std::find_if(dims.begin(), dims.end(), [](int64_t d) { return d != 1; });
+  if (axis == dims.end() || *axis != t.count()) return std::nullopt;
+  const Ramp ramp{axis - dims.begin(), t.int_at(0), t.int_at(1) - t.int_at(0)};
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (t.int_at(i) != ramp.start + ramp.step * i) return std::nullopt;
+  return ramp;
+}
+Result<ValueId> build_ramp(GraphBuilder& b, const Tensor& t, const Ramp& ramp) {
+  const auto number = [&](int64_t v) { return b.constant(Tensor::ints({v}).reshaped({})); };
+  ValueId v = INGOT_TRY(b.add(op("Position"), PositionAttrs{Shape(t.dims().begin(), t.dims().end()), ramp.axis}, {}));
+  if (ramp.step != 1) v = INGOT_TRY(b.add(op("Mul"), {v, number(ramp.step)}));
+  if (ramp.start != 0) v = INGOT_TRY(b.add(op("Add"), {v, number(ramp.start)}));
+  return build_cast(b, v, t.type());
+}
+
 /// All readers take a formula as well as a value in memory.
 bool is_read_by_element(const Graph& g, const Value& v) {
   return std::all_of(v.users.begin(), v.users.end(), [&](NodeId u) {
@@ -74,13 +96,14 @@ bool is_read_by_element(const Graph& g, const Value& v) {
 Result<ValueId> formula_of(Graph& graph, ValueId id) {
   const Value& v = graph.value(id);
   const TensorPtr t = v.constant;
-  if (!t || v.users.empty() || t->dims().size() < 2 || t->count() < kFewest || !is_read_by_element(graph, v)) return ValueId();
+  if (!t || v.users.empty() || t->dims().empty() || t->count() < kFewest || !is_read_by_element(graph, v)) return ValueId();
   GraphBuilder b(graph);
   if (!is_float(t->type()) && is_uniform(*t)) {
     Shape shape(t->dims().begin(), t->dims().end());
     return b.add(op("Expand"), ShapeAttrs{shape}, {b.scalar(t->type(), static_cast<double>(t->int_at(0)))});
   }
-  const auto band = find_band(*t);
+  if (const auto ramp = find_ramp(*t)) return build_ramp(b, *t, *ramp);
+  const auto band = t->dims().size() < 2 ? std::nullopt : find_band(*t);
   return band ? build_band(b, *t, *band) : Result<ValueId>(ValueId());
 }
 

@@ -288,6 +288,26 @@ Rewritten rows_of_product(GraphBuilder& b, const Node& n) {
   return result;
 }
 
+/// Whatever is looked up where all is the same: that. What is looked up in may have been moved and cast.
+Rewritten gather_of_uniform(GraphBuilder& b, const Node& n) {
+  std::vector<DType> casts{b.type(n.inputs[0]).dtype};  // the last one first
+  ValueId v = n.inputs[0];
+  for (const Node* p = b.graph().producer(v); p; p = b.graph().producer(v)) {
+    const bool moves = p->op->name == "Expand" || p->op->name == "Reshape" || p->op->name == "Transpose" || p->op->name == "Slice";
+    if (!moves && p->op->name != "Cast") return kNo;
+    v = p->inputs[0];
+    casts.push_back(b.type(v).dtype);
+  }
+  const TensorPtr& t = b.graph().value(v).constant;
+  if (!t || t->count() != 1) return kNo;
+  ValueId one = INGOT_TRY(build_reshape(b, v, {}));
+  for (auto type = casts.rbegin(); type != casts.rend(); ++type) one = INGOT_TRY(build_cast(b, one, *type));
+  return b.add(op("Expand"), ShapeAttrs{b.shape(n.outputs[0])}, {one});
+}
+Rewritten and_true(GraphBuilder& b, const Node& n) {
+  return b.type(n.inputs[0]).dtype == DType::Bool ? neutral_operand(b, n, 1, true) : Rewritten(kNo);
+}
+
 struct Rule {
   const char* name;
   const char* op;  // nullptr: any
@@ -311,6 +331,10 @@ constexpr Rule kRewrites[] = {
     {"mul_one", "Mul", mul_one},
     {"div_one", "Div", div_one},
     {"where_known", "Where", where_known},
+    {"and_true", "And", and_true},
+    {"gather_of_uniform", "Gather", gather_of_uniform},
+    {"gather_of_uniform", "GatherND", gather_of_uniform},
+    {"gather_of_uniform", "GatherElements", gather_of_uniform},
     {"empty_pad", "Pad", empty_pad},
     {"concat_of_halves", "Concat", concat_of_halves},
     {"concat_of_slices", "Concat", concat_of_slices},
