@@ -33,7 +33,7 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
   const int across = static_cast<int>(rows_read(w.x, columns));
   const int live = std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
   const int taps = static_cast<int>(w.y.taps * w.x.taps);
-  return live * columns * vector + weights + 2 * across * words + 36 + (taps > 9 ? taps : 0);  // measured
+  return live * columns * vector + weights + 2 * across * words + 36 + (taps > 9 ? 2 * taps : 0);  // ptxas moves loads up
 }
 int blocks_of(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns) {
   return std::clamp(65536 / (registers(kernel, w, vector, rows, columns) * kThreads), 1, 8);
@@ -135,6 +135,7 @@ std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& targ
     return fits ? std::vector<Schedule>{*forced} : std::vector<Schedule>{};
   }
   const Schedule few = best_of(kernel, *w, target, outer_at(*w, kFew), widest), many = best_of(kernel, *w, target, outer_at(*w, kMany), widest);
+  if (few.vector == 0 || many.vector == 0) return {};  // too many registers
   const bool known = std::all_of(w->outer.begin(), w->outer.end(), [](const Axis& a) { return a.extent.as_int().has_value(); });
   const bool same = few.vector == many.vector && few.tile.m == many.tile.m && few.tile.n == many.tile.n;
   if (known || same) return {many};
