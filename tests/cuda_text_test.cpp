@@ -10,6 +10,7 @@
 #include "codegen/cuda/plan_cuda.h"
 #include "compiler/driver/reference.h"
 #include "compiler/expr/combine.h"
+#include "compiler/expr/simplify.h"
 #include "compiler/ir/text.h"
 #include "compiler/ops/registry.h"
 #include "passes/pass_manager.h"
@@ -455,6 +456,32 @@ TEST_CASE("attention whose operands arrive as boxes", "[emulated]") {
   check_attention(attention(1, 17, 140, 128, 128, DType::F16, false), 128, 128, 2);
   check_attention(attention(1, 70, 70, 256, 256, DType::F16, false), 128, 64, 2);
   check_attention(attention(4, 30, 40, 16, 16, DType::F16, false), 64, 64, 4);
+}
+
+TEST_CASE("attention stops at the last key that a row can see", "[emulated]") {
+  const Expr infinite = Expr::number(DType::F32, -INFINITY), lowest = Expr::number(DType::F32, -3.4028234663852886e38);
+  for (const bool finite : {false, true}) {
+    Sample sample = attention(1, 150, 170, 32, 32, DType::F16, false, true);
+    Attend t = *sample.kernel.attend();
+    const Expr scaled = t.score, row = t.m[0].var, key = t.n[0].var;
+    t.score = finite ? scaled + select(le(key, row), Expr::number(DType::F32, 0), lowest) : select(lt(row, key), infinite, scaled);
+    sample.kernel.body[0] = {t};
+    CHECK(simplify(reach_of(t) - row).is_const(1));
+    Schedule s;
+    s.kind = Schedule::Kind::Attention;
+    s.unit = MultiplyUnit::F16;
+    s.tile = {.m = finite ? 64 : 128, .n = 64, .warp_m = 64, .warp_n = 64, .stages = 2, .warpgroups = true, .boxes = true};
+    s.threads = s.tile.threads();
+    s.most_blocks = 1;
+    check_schedule(sample, s);
+  }
+  // A bias may take the first key away, and then what a finite mask leaves counts; floats may reach further than 16 bits.
+  Attend biased = *attention(1, 20, 20, 16, 16, DType::F16, false).kernel.attend();
+  biased.score = biased.score + select(le(biased.n[0].var, biased.m[0].var), Expr::number(DType::F32, 0), lowest);
+  CHECK(!reach_of(biased).valid());
+  Attend wide = *attention(1, 20, 20, 16, 16, DType::F32, false, true).kernel.attend();
+  wide.score = wide.score + select(le(wide.n[0].var, wide.m[0].var), Expr::number(DType::F32, 0), lowest);
+  CHECK(!reach_of(wide).valid());
 }
 
 TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
