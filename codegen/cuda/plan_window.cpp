@@ -111,7 +111,7 @@ Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
         s.vector = vector;
         s.tile.m = rows;
         s.tile.n = columns;
-        s.tile.stages = blocks_of(kernel, w, vector, rows, columns);
+        s.tile.stages = blocks_of(kernel, w, vector, rows, columns);  // blocks of an SM that registers must suffice for
         const double cycles = cycles_of(kernel, w, target, s, outer);
         if (best.vector != 0 && cycles >= least) continue;
         best = s;
