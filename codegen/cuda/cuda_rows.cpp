@@ -9,6 +9,7 @@ namespace ingot {
 
 namespace {
 constexpr int64_t kUnrolledSteps = 8;
+constexpr int64_t kFewSums = 4;
 constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
 
 std::string offset_text(int bytes) { return bytes ? fmt::format(" + {}", bytes) : std::string(); }
@@ -167,7 +168,8 @@ void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vec
   --depth_;
 }
 
-/// How many lanes share each sum of a loop: 1 unless the loop only makes sums of contiguous elements, each long enough.
+/// How many lanes share each sum of a loop: 1 unless the loop only makes sums of contiguous elements, each long enough, or
+/// few and long ones.
 int RowsPrinter::lanes_of_sum(const Loop& s) const {
   if (guarded_ || lanes_per_row_ < 32 || s.body.empty()) return 1;
   const Reduce* r = s.body[0].as<Reduce>();
@@ -185,8 +187,10 @@ int RowsPrinter::lanes_of_sum(const Loop& s) const {
     along_sum += steps(inner_axis(r->axes));
     along_loop += steps(inner_axis(s.axes));
   });
-  const auto length = total_of(r->axes).as_int();
-  if (along_sum <= along_loop || !length) return 1;
+  const auto length = total_of(r->axes).as_int(), sums = total_of(s.axes).as_int();
+  // Sums of what lies beside each other from one sum to the next, but so few of them that most lanes would be idle.
+  const bool few = sums && length && *sums * kFewSums <= lanes_per_row_ && *length >= 2 * lanes_per_row_;
+  if ((along_sum <= along_loop && !few) || !length) return 1;
   const Axis& inner = r->axes.back();
   const int width = widest_vector(kernel_, work, inner.var, inner.extent, schedule_.vector);
   int lanes = 1;
