@@ -21,7 +21,9 @@ struct Band {
   int64_t shift;
 };
 
-double value_at(const Tensor& t, int64_t i) { return is_float(t.type()) ? t.float_at(i) : static_cast<double>(t.int_at(i)); }
+double value_at(const Tensor& t, int64_t i) {
+  return is_float(t.type()) ? t.float_at(i) : static_cast<double>(t.int_at(i));
+}
 
 bool is_uniform(const Tensor& t) {
   for (int64_t i = 1; i < t.count(); ++i)
@@ -96,7 +98,8 @@ bool is_read_by_element(const Graph& g, const Value& v) {
 Result<ValueId> formula_of(Graph& graph, ValueId id) {
   const Value& v = graph.value(id);
   const TensorPtr t = v.constant;
-  if (!t || v.users.empty() || t->dims().empty() || t->count() < kFewest || !is_read_by_element(graph, v)) return ValueId();
+  if (!t || v.users.empty() || t->dims().empty() || t->count() < kFewest || !is_read_by_element(graph, v))
+    return ValueId();
   GraphBuilder b(graph);
   if (!is_float(t->type()) && is_uniform(*t)) {
     Shape shape(t->dims().begin(), t->dims().end());

@@ -144,7 +144,8 @@ ScaledLogit split_scale(const Expr& score, const Expr& dot) {
   for (size_t i = 1; i <= 2; ++i) {
     if (!is_infinite(score.arg(3 - i))) continue;
     const ScaledLogit rest = split_scale(score.arg(i), dot);
-    return {rest.scale, i == 1 ? select(score.arg(0), rest.logit, score.arg(2)) : select(score.arg(0), score.arg(1), rest.logit)};
+    return {rest.scale,
+            i == 1 ? select(score.arg(0), rest.logit, score.arg(2)) : select(score.arg(0), score.arg(1), rest.logit)};
   }
   return {1.0, score};
 }

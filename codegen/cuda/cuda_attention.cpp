@@ -7,9 +7,7 @@
 namespace ingot {
 
 AttentionPrinter::AttentionPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
-    : ProductPrinter(kernel, schedule, i32),
-      attend_(*kernel.attend()),
-      details_(attention_details(kernel, schedule)) {
+    : ProductPrinter(kernel, schedule, i32), attend_(*kernel.attend()), details_(attention_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;
   expr_.include(schedule.tile.boxes ? "attention_boxes.cuh" : "attention.cuh");
 }
@@ -44,10 +42,13 @@ void AttentionPrinter::print() {
   if (!boxes) print_extent(attend_.k, "k_end");
   print_extent(attend_.d, "d_end");
   if (boxes) {
-    out_.line("attention_boxes<Plan>(&map_0, &map_1, &map_2, Starts{args}, Score{args}, Epilogue{args}, batches, m_end, n_end,");
+    out_.line(
+        "attention_boxes<Plan>(&map_0, &map_1, &map_2, Starts{args}, Score{args}, Epilogue{args}, batches, m_end, "
+        "n_end,");
     out_.line("                      d_end, shared);");
   } else {
-    out_.line("attention<Plan>(PrologueQ{args}, PrologueK{args}, PrologueV{args}, Score{args}, Epilogue{args}, batches,");
+    out_.line(
+        "attention<Plan>(PrologueQ{args}, PrologueK{args}, PrologueV{args}, Score{args}, Epilogue{args}, batches,");
     out_.line("                m_end, n_end, k_end, d_end, shared);");
   }
   out_.close();
@@ -82,10 +83,10 @@ void AttentionPrinter::print_plan() {
   auto block = out_.type_block("struct Plan");
   out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(schedule_.unit))));
   out_.line(fmt::format("typedef {} index;", expr_.index_type()));
-  out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, head = {}, tile_d = {}, threads = {};", t.m, t.n,
-                        d.head, d.columns, schedule_.threads));
-  out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, groups = {}, chunk = {};", t.stages, d.q_stages,
-                        t.boxes ? t.groups() : 0, d.chunk));
+  out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, head = {}, tile_d = {}, threads = {};", t.m,
+                        t.n, d.head, d.columns, schedule_.threads));
+  out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, groups = {}, chunk = {};", t.stages,
+                        d.q_stages, t.boxes ? t.groups() : 0, d.chunk));
   out_.line(fmt::format("static constexpr int q_vector = {}, k_vector = {}, v_vector = {}, e_vector = {};", d.q.vector,
                         d.key.vector, d.value.vector, d.e_vector));
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
@@ -97,7 +98,8 @@ void AttentionPrinter::print_reach(FunctorPrinter& f) {
   const Expr reach = reach_of(attend_);
   FunctorPrinter one(kernel_, schedule_, expr_.i32());
   {
-    auto call = one.writer().block(fmt::format("INGOT_DEV {0} reach({0} batch, {0} m, {0} n_end) const", expr_.index_type()));
+    auto call =
+        one.writer().block(fmt::format("INGOT_DEV {0} reach({0} batch, {0} m, {0} n_end) const", expr_.index_type()));
     if (reach.valid()) {
       one.bind_args();
       one.split(attend_.batch, "batch", as_body(reach));

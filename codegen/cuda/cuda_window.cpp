@@ -42,7 +42,8 @@ void WindowPrinter::print_plan() {
 }
 
 /// A function of the functor whose result is `value` for `vector` neighbouring channels, or a truth value.
-void WindowPrinter::print_load(FunctorPrinter& f, const char* head, const Expr& load, const std::vector<std::pair<Expr, const char*>>& indices) {
+void WindowPrinter::print_load(FunctorPrinter& f, const char* head, const Expr& load,
+                               const std::vector<std::pair<Expr, const char*>>& indices) {
   FunctorPrinter one(kernel_, schedule_, expr_.i32());
   const Expr base = Expr::index(form_.channels.var.name() + "0", form_.channels.extent);
   const Expr index = simplify(substitute(load.arg(0), {{form_.channels.var.name(), base}}));
@@ -76,7 +77,9 @@ void WindowPrinter::print_window() {
   const char* index = expr_.index_type();
   const bool sum = form_.reduce.combine == Combine::Sum, weights = form_.weight.valid();
   const auto stored = [&](const Expr& load) { return c_storage_type(buffer_type(load.buffer())); };
-  const auto number = [&](double v) { return v == 0 ? std::string("0.0f") : v < -3.4e38 ? std::string("-kInf") : fmt::format("(float){:.9e}", v); };
+  const auto number = [&](double v) {
+    return v == 0 ? std::string("0.0f") : v < -3.4e38 ? std::string("-kInf") : fmt::format("(float){:.9e}", v);
+  };
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   {
     auto type = f.writer().type_block("struct Window");
@@ -85,11 +88,17 @@ void WindowPrinter::print_window() {
     out.line(fmt::format("typedef {} Input;", stored(form_.input)));
     out.line(fmt::format("typedef {} Weight;", weights ? stored(form_.weight) : "float"));
     out.line(fmt::format("static constexpr bool kWeights = {};", weights));
-    out.line(fmt::format("static constexpr float kStart = {}, kFill = {};", sum ? "0.0f" : "-kInf", number(form_.fill)));
-    print_load(f, fmt::format("INGOT_DEV Vec<Input, {0}> load({1} outer, {1} y, {1} x, {1} c) const", schedule_.vector, index).c_str(),
-               form_.input, {{form_.y.place, "y"}, {form_.x.place, "x"}});
+    out.line(
+        fmt::format("static constexpr float kStart = {}, kFill = {};", sum ? "0.0f" : "-kInf", number(form_.fill)));
+    print_load(
+        f,
+        fmt::format("INGOT_DEV Vec<Input, {0}> load({1} outer, {1} y, {1} x, {1} c) const", schedule_.vector, index)
+            .c_str(),
+        form_.input, {{form_.y.place, "y"}, {form_.x.place, "x"}});
     if (weights) {
-      print_load(f, fmt::format("INGOT_DEV Vec<Weight, {0}> weight(int ty, int tx, {1} c) const", schedule_.vector, index).c_str(),
+      print_load(f,
+                 fmt::format("INGOT_DEV Vec<Weight, {0}> weight(int ty, int tx, {1} c) const", schedule_.vector, index)
+                     .c_str(),
                  form_.weight, {{form_.y.tap, "ty"}, {form_.x.tap, "tx"}});
     }
     print_inside(f, "inside_y", form_.y, "y");
@@ -110,8 +119,9 @@ void WindowPrinter::print_epilogue() {
   {
     auto type = f.writer().type_block("struct Epilogue");
     f.writer().line("Args args;");
-    auto call = f.writer().block(fmt::format("INGOT_DEV void operator()({0} outer, {0} y, {0} x, {0} c, float (&acc)[{1}]) const",
-                                             expr_.index_type(), schedule_.vector));
+    auto call = f.writer().block(
+        fmt::format("INGOT_DEV void operator()({0} outer, {0} y, {0} x, {0} c, float (&acc)[{1}]) const",
+                    expr_.index_type(), schedule_.vector));
     f.bind_args();
     f.split(form_.outer, "outer", form_.epilogue);
     if (form_.y.out) f.bind_index_text(form_.y.out->var, "y");

@@ -14,9 +14,7 @@ namespace {
 
 constexpr int kLargestShared = 227 * 1024;  // of a block of sm_90
 
-int rounded(const std::vector<Axis>& axes) {
-  return static_cast<int>((estimate(total_of(axes), 256) + 15) / 16 * 16);
-}
+int rounded(const std::vector<Axis>& axes) { return static_cast<int>((estimate(total_of(axes), 256) + 15) / 16 * 16); }
 
 int shared_bytes(const AttentionDetails& d, const MmaTile& t, int size) {
   const int row = d.head * size + 16, value_row = d.columns * size + (size == 2 ? 16 : 32);
@@ -30,7 +28,8 @@ Contract score_product(const Attend& t) {
   return {.batch = t.batch, .m = t.m, .n = t.n, .k = t.k, .a = t.q, .b = t.key, .acc = t.dot, .epilogue = {}};
 }
 Contract value_product(const Attend& t) {
-  return {.batch = t.batch, .m = t.m, .n = t.d, .k = t.n, .a = t.value, .b = t.value, .acc = t.acc, .epilogue = t.epilogue};
+  return {
+      .batch = t.batch, .m = t.m, .n = t.d, .k = t.n, .a = t.value, .b = t.value, .acc = t.acc, .epilogue = t.epilogue};
 }
 
 namespace {
@@ -56,7 +55,8 @@ double estimated_cycles(const AttentionProblem& p, const TargetTraits& target, c
 
 /// Registers of a thread: logits, weights and results, and what the rest takes (measured: where ptxas begins to spill).
 bool fits_registers(const MmaTile& t, int columns, bool loads) {
-  constexpr int kLimits[] = {128, 232, 160, 112};  // for 1 to 4 warpgroups (prelude/warp_results.cuh; of one, two blocks an SM)
+  constexpr int kLimits[] = {128, 232, 160,
+                             112};  // for 1 to 4 warpgroups (prelude/warp_results.cuh; of one, two blocks an SM)
   const int rest[] = {40, columns < 128 ? 44 : 56, 45, loads ? 33 : 25};
   const auto groups = static_cast<size_t>(t.groups() - 1);
   return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] <= kLimits[groups];
@@ -147,7 +147,8 @@ Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
   d.columns = rounded(t.d);
   const bool many = estimate(total_of(t.m), 512) > 16;  // a warpgroup has 64 queries
   s.tile.m = 0;
-  if (target.compute_capability == 90 && size == 2 && many && d.columns <= 256 && attention_rows(kernel, element_of(s.unit)))
+  if (target.compute_capability == 90 && size == 2 && many && d.columns <= 256 &&
+      attention_rows(kernel, element_of(s.unit)))
     s.tile = choose_boxes(kernel, target, d);
   if (s.tile.boxes) {
     s.threads = s.tile.threads();

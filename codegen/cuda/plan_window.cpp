@@ -14,11 +14,11 @@ namespace ingot {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int64_t kFew = 1, kMany = 64;                 // of a dimension that only a call knows
+constexpr int64_t kFew = 1, kMany = 64;  // of a dimension that only a call knows
 constexpr int kRegisters = 240;
-constexpr int64_t kMostSums = 2800;                     // of a thread: all are unrolled, and ptxas takes its time
-constexpr int64_t kMostTurns = 12000;                   // of the loops that are unrolled for them: from 16,000 on NVRTC gives up
-constexpr double kLoad = 6;                             // instructions that an access takes the time of
+constexpr int64_t kMostSums = 2800;  // of a thread: all are unrolled, and ptxas takes its time
+constexpr int64_t kMostTurns = 12000;  // of the loops that are unrolled for them: from 16,000 on NVRTC gives up
+constexpr double kLoad = 6;  // instructions that an access takes the time of
 constexpr int kSides[] = {1, 2, 3, 4, 5, 7, 8};
 
 int64_t rows_read(const WindowSide& s, int outputs) { return (outputs - 1) * s.step + s.taps; }
@@ -29,11 +29,14 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
     return static_cast<int>(size_of(kernel.buffers[static_cast<size_t>(load.buffer())].type));
   };
   const int words = std::max(vector * size(w.input) / 4, 1);
-  const int weights = w.weight.valid() ? static_cast<int>(w.y.taps * w.x.taps) * std::max(vector * size(w.weight) / 4, 1) : 0;
+  const int weights =
+      w.weight.valid() ? static_cast<int>(w.y.taps * w.x.taps) * std::max(vector * size(w.weight) / 4, 1) : 0;
   const int across = static_cast<int>(rows_read(w.x, columns));
-  const int live = std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
+  const int live =
+      std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
   const int taps = static_cast<int>(w.y.taps * w.x.taps);
-  return live * columns * vector + weights + 2 * across * words + 36 + (taps > 9 ? 2 * taps : 0);  // ptxas moves loads up
+  return live * columns * vector + weights + 2 * across * words + 36 +
+         (taps > 9 ? 2 * taps : 0);  // ptxas moves loads up
 }
 int blocks_of(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns) {
   return std::clamp(65536 / (registers(kernel, w, vector, rows, columns) * kThreads), 1, 8);
@@ -66,7 +69,8 @@ std::optional<Schedule> forced_window() {
 }
 
 /// Cycles of the busiest SM.
-double cycles_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, const Schedule& s, int64_t outer) {
+double cycles_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, const Schedule& s,
+                 int64_t outer) {
   const int vector = s.vector, rows = s.tile.m, columns = s.tile.n;
   const double taps = static_cast<double>(w.y.taps * w.x.taps), results = rows * columns;
   const double down = static_cast<double>(rows_read(w.y, rows)), across = static_cast<double>(rows_read(w.x, columns));
@@ -77,20 +81,23 @@ double cycles_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
   }
   const double convert = w.weight.valid() ? rows * taps * vector / 2 : 0;
   const double weights = w.weight.valid() ? taps * kLoad : 0;
-  const double instructions = taps * results * vector + down * across * (vector + kLoad) + convert + weights + results * (vector * (work + 1) + kLoad) + 60;
+  const double instructions = taps * results * vector + down * across * (vector + kLoad) + convert + weights +
+                              results * (vector * (work + 1) + kLoad) + 60;
   const double channels = static_cast<double>(*w.channels.extent.as_int());
   const double threads = static_cast<double>(outer * w.y.outputs * w.x.outputs) / results * (channels / vector);
   const double warps = std::ceil(threads / kThreads) * (kThreads / 32.0) / target.parallel_units;
   const double resident = blocks_of(kernel, w, vector, rows, columns) * (kThreads / 32);
   const double rounds = std::max(1.0, std::ceil(warps / resident));
   // Warps of an SM take turns at its four schedulers; one alone waits for its own results, and for each row.
-  const double busy = warps * instructions / (3.2 * std::min(1.0, (resident + 4) / 20)), alone = rounds * (instructions * 1.5 + 700 + 60 * down);
+  const double busy = warps * instructions / (3.2 * std::min(1.0, (resident + 4) / 20)),
+               alone = rounds * (instructions * 1.5 + 700 + 60 * down);
   return std::max(busy, alone);
 }
 
 int64_t outer_at(const WindowForm& w, int64_t dim) {
   int64_t n = 1;
-  for (const Axis& a : w.outer) n *= a.extent.as_int().value_or(std::clamp<int64_t>(dim, 1, std::max<int64_t>(estimate(a.extent, dim), 1)));
+  for (const Axis& a : w.outer)
+    n *= a.extent.as_int().value_or(std::clamp<int64_t>(dim, 1, std::max<int64_t>(estimate(a.extent, dim), 1)));
   return n;
 }
 
@@ -131,18 +138,22 @@ std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& targ
   if (widest < 2 || !loads_vectors(*w, widest)) return {};
   if (const auto forced = forced_window()) {
     const auto divides = [](int part, int64_t all) { return part > 0 && all % part == 0; };
-    const bool fits = divides(forced->tile.m, w->y.outputs) && divides(forced->tile.n, w->x.outputs) && forced->vector <= widest;
+    const bool fits =
+        divides(forced->tile.m, w->y.outputs) && divides(forced->tile.n, w->x.outputs) && forced->vector <= widest;
     return fits ? std::vector<Schedule>{*forced} : std::vector<Schedule>{};
   }
-  const Schedule few = best_of(kernel, *w, target, outer_at(*w, kFew), widest), many = best_of(kernel, *w, target, outer_at(*w, kMany), widest);
+  const Schedule few = best_of(kernel, *w, target, outer_at(*w, kFew), widest),
+                 many = best_of(kernel, *w, target, outer_at(*w, kMany), widest);
   if (few.vector == 0 || many.vector == 0) return {};  // too many registers
-  const bool known = std::all_of(w->outer.begin(), w->outer.end(), [](const Axis& a) { return a.extent.as_int().has_value(); });
+  const bool known =
+      std::all_of(w->outer.begin(), w->outer.end(), [](const Axis& a) { return a.extent.as_int().has_value(); });
   const bool same = few.vector == many.vector && few.tile.m == many.tile.m && few.tile.n == many.tile.n;
   if (known || same) return {many};
   const int64_t image = w->y.outputs * w->x.outputs * *w->channels.extent.as_int();
   for (int64_t dim = kFew; dim <= kMany; ++dim) {
     const int64_t outer = outer_at(*w, dim);
-    if (dim < kMany && cycles_of(kernel, *w, target, many, outer) >= cycles_of(kernel, *w, target, few, outer)) continue;
+    if (dim < kMany && cycles_of(kernel, *w, target, many, outer) >= cycles_of(kernel, *w, target, few, outer))
+      continue;
     std::vector<Schedule> forms{few, many};
     forms[0].below = forms[1].from = outer * image;
     return forms;

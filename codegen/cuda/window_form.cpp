@@ -50,10 +50,12 @@ Expr over_place(const Expr& e, const WindowSide& side) {
 bool is_of_place(const Expr& condition, const WindowSide& side) {
   if (condition.op() != ExprOp::Le && condition.op() != ExprOp::Lt) return false;
   const Expr difference = simplify(condition.arg(1) - condition.arg(0));
-  const auto out = linear_coefficient(difference, side.out->var.name()), tap = linear_coefficient(difference, side.tap.name());
+  const auto out = linear_coefficient(difference, side.out->var.name()),
+             tap = linear_coefficient(difference, side.tap.name());
   if (!out || !tap || !simplify(*out - *tap * side.step).is_const(0)) return false;
   bool alone = true;
-  visit(over_place(difference, side), [&](const Expr& x) { alone &= x.op() != ExprOp::Symbol || x.name() == side.place.name(); });
+  visit(over_place(difference, side),
+        [&](const Expr& x) { alone &= x.op() != ExprOp::Symbol || x.name() == side.place.name(); });
   return alone;
 }
 bool add_condition(const Expr& condition, WindowForm& form) {
@@ -102,7 +104,8 @@ std::optional<WindowForm> window_form(const Kernel& kernel) {
   const Reduce* r = kernel.body.empty() ? nullptr : kernel.body[0].as<Reduce>();
   if (!r || kernel.domain.size() < 2 || r->value.type() != DType::F32) return std::nullopt;
   if (r->combine != Combine::Sum && r->combine != Combine::Max) return std::nullopt;
-  if (!r->init.is_const() || r->init.float_value() != identity_of(r->combine, DType::F32).float_value()) return std::nullopt;
+  if (!r->init.is_const() || r->init.float_value() != identity_of(r->combine, DType::F32).float_value())
+    return std::nullopt;
   WindowForm form;
   form.reduce = *r;
   form.epilogue.assign(kernel.body.begin() + 1, kernel.body.end());
