@@ -1,6 +1,6 @@
-// Constant masks, and the positions that masks are made of, become formulas: a kernel computes "key <= query" faster than it loads it, and whoever reads the formula
-// knows which keys a query never sees. Only what is no weight: truth values, integers, and floats one of which is so low that
-// nothing is left of a logit it is added to.
+// Constant masks, and the positions that masks are made of, become formulas: a kernel computes "key <= query" faster than it
+// loads it, and whoever reads the formula knows which keys a query never sees. Only what is no weight: truth values, integers,
+// and floats one of which is so low that nothing is left of a logit it is added to.
 #include <algorithm>
 #include <set>
 
