@@ -482,6 +482,17 @@ TEST_CASE("attention stops at the last key that a row can see", "[emulated]") {
   Attend wide = *attention(1, 20, 20, 16, 16, DType::F32, false, true).kernel.attend();
   wide.score = wide.score + select(le(wide.n[0].var, wide.m[0].var), Expr::number(DType::F32, 0), lowest);
   CHECK(!reach_of(wide).valid());
+  // Nor does it where another mask may take all keys that a row can see: then those behind count as much.
+  Attend twice = *attention(1, 20, 20, 16, 16, DType::F16, false, true).kernel.attend();
+  const Expr &row = twice.m[0].var, &key = twice.n[0].var, zero = Expr::number(DType::F32, 0);
+  const Expr causal = le(key, row), kept = lt(Expr(0), Expr::load(3, DType::I64, key));
+  const Expr scaled = twice.score;
+  for (const Expr& score : {scaled + select(logical_and(causal, kept), zero, lowest),
+                            select(kept, select(causal, scaled, lowest), lowest), select(causal, select(kept, scaled, lowest), lowest),
+                            scaled + select(causal, zero, lowest) + select(kept, zero, lowest)}) {
+    twice.score = score;
+    CHECK(!reach_of(twice).valid());
+  }
 }
 
 TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {

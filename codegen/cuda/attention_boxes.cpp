@@ -95,15 +95,24 @@ Expr bound_of_logit(const Expr& score, const Expr& key, bool infinite) {
   return Expr();
 }
 
-/// The logit is c * dot for keys that count: nothing else can take the first key away.
-bool counts_otherwise(const Expr& score, const Expr& dot) {
-  if (scale_alone(score, dot)) return true;
-  if (score.op() == ExprOp::Select) {
-    const bool second = is_hopeless(score.arg(2));
-    const Expr& rest = score.arg(second ? 1 : 2);
-    return (second || is_hopeless(score.arg(1))) && (rest.is_const(0) || counts_otherwise(rest, dot));
+/// select(comparison, kept, low), either way round, with one comparison; invalid when it is something else.
+Expr kept_by_mask(const Expr& e) {
+  if (e.op() != ExprOp::Select) return Expr();
+  const Expr& condition = e.arg(0).op() == ExprOp::Not ? e.arg(0).arg(0) : e.arg(0);
+  if (condition.op() != ExprOp::Le && condition.op() != ExprOp::Lt) return Expr();
+  return is_hopeless(e.arg(2)) ? e.arg(1) : is_hopeless(e.arg(1)) ? e.arg(2) : Expr();
+}
+
+/// c * dot behind one mask: no other mask or bias can take the first key away.
+bool is_masked_once(const Expr& score, const Expr& dot) {
+  const Expr kept = kept_by_mask(score);
+  if (kept.valid()) return scale_alone(kept, dot).has_value();
+  if (score.op() != ExprOp::Add) return false;
+  for (size_t i = 0; i < 2; ++i) {
+    const Expr added = kept_by_mask(score.arg(i));
+    if (added.valid() && added.is_const(0) && scale_alone(score.arg(1 - i), dot)) return true;
   }
-  return score.op() == ExprOp::Add && counts_otherwise(score.arg(0), dot) && counts_otherwise(score.arg(1), dot);
+  return false;
 }
 
 }  // namespace
@@ -122,7 +131,7 @@ Expr reach_of(const Attend& t) {
   if (grows(bound)) return bound;
   const Expr finite = bound_of_logit(t.score, key, false);
   const bool narrow = t.q_type == DType::F16;
-  const bool first_counts = narrow && grows(finite) && bounds_of(finite).low >= 1 && counts_otherwise(t.score, t.dot);
+  const bool first_counts = narrow && grows(finite) && bounds_of(finite).low >= 1 && is_masked_once(t.score, t.dot);
   return first_counts ? finite : Expr();
 }
 
