@@ -53,11 +53,8 @@ bool loads_vectors(const WindowForm& w, int vector) {
   return true;
 }
 
-/// INGOT_TILE=4x7/2b3: rows, columns, channels and blocks of an SM, for measurements; 0x0: no kernel of its own.
-std::optional<Schedule> forced_window() {
-  const char* text = std::getenv("INGOT_TILE");
-  int rows = 0, columns = 0, vector = 2, blocks = 2;
-  if (!text || std::sscanf(text, "%dx%d/%db%d", &rows, &columns, &vector, &blocks) != 4) return std::nullopt;
+/// `blocks`: of an SM, that registers must suffice for.
+Schedule window_schedule(int vector, int rows, int columns, int blocks) {
   Schedule s;
   s.kind = Schedule::Kind::Window;
   s.threads = kThreads;
@@ -68,9 +65,16 @@ std::optional<Schedule> forced_window() {
   return s;
 }
 
+/// INGOT_TILE=4x7/2b3: rows, columns, channels and blocks of an SM, for measurements; 0x0: no kernel of its own.
+std::optional<Schedule> forced_window() {
+  const char* text = std::getenv("INGOT_TILE");
+  int rows = 0, columns = 0, vector = 2, blocks = 2;
+  if (!text || std::sscanf(text, "%dx%d/%db%d", &rows, &columns, &vector, &blocks) != 4) return std::nullopt;
+  return window_schedule(vector, rows, columns, blocks);
+}
+
 /// Cycles of the busiest SM.
-double cycles_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, const Schedule& s,
-                 int64_t outer) {
+double cycles_of(const WindowForm& w, const TargetTraits& target, const Schedule& s, int64_t outer) {
   const int vector = s.vector, rows = s.tile.m, columns = s.tile.n;
   const double taps = static_cast<double>(w.y.taps * w.x.taps), results = rows * columns;
   const double down = static_cast<double>(rows_read(w.y, rows)), across = static_cast<double>(rows_read(w.x, columns));
@@ -86,7 +90,7 @@ double cycles_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
   const double channels = static_cast<double>(*w.channels.extent.as_int());
   const double threads = static_cast<double>(outer * w.y.outputs * w.x.outputs) / results * (channels / vector);
   const double warps = std::ceil(threads / kThreads) * (kThreads / 32.0) / target.parallel_units;
-  const double resident = blocks_of(kernel, w, vector, rows, columns) * (kThreads / 32);
+  const double resident = s.tile.stages * (kThreads / 32);
   const double rounds = std::max(1.0, std::ceil(warps / resident));
   // Warps of an SM take turns at its four schedulers; one alone waits for its own results, and for each row.
   const double busy = warps * instructions / (3.2 * std::min(1.0, (resident + 4) / 20)),
@@ -112,14 +116,8 @@ Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
         if (registers(kernel, w, vector, rows, columns) > kRegisters) continue;
         if (w.y.taps * w.x.taps * rows * columns * vector > kMostSums) continue;
         if (rows_read(w.y, rows) * rows_read(w.x, columns) * w.x.taps * rows * vector > kMostTurns) continue;
-        Schedule s;
-        s.kind = Schedule::Kind::Window;
-        s.threads = kThreads;
-        s.vector = vector;
-        s.tile.m = rows;
-        s.tile.n = columns;
-        s.tile.stages = blocks_of(kernel, w, vector, rows, columns);  // blocks of an SM that registers must suffice for
-        const double cycles = cycles_of(kernel, w, target, s, outer);
+        const Schedule s = window_schedule(vector, rows, columns, blocks_of(kernel, w, vector, rows, columns));
+        const double cycles = cycles_of(w, target, s, outer);
         if (best.vector != 0 && cycles >= least) continue;
         best = s;
         least = cycles;
@@ -152,8 +150,7 @@ std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& targ
   const int64_t image = w->y.outputs * w->x.outputs * *w->channels.extent.as_int();
   for (int64_t dim = kFew; dim <= kMany; ++dim) {
     const int64_t outer = outer_at(*w, dim);
-    if (dim < kMany && cycles_of(kernel, *w, target, many, outer) >= cycles_of(kernel, *w, target, few, outer))
-      continue;
+    if (dim < kMany && cycles_of(*w, target, many, outer) >= cycles_of(*w, target, few, outer)) continue;
     std::vector<Schedule> forms{few, many};
     forms[0].below = forms[1].from = outer * image;
     return forms;

@@ -125,20 +125,17 @@ INGOT_DEV float round_bf16(float x) { return to_f32(to_bf16(x)); }
 INGOT_DEV float round_f8e4m3(float x) { return to_f32(to_f8e4m3(x)); }
 INGOT_DEV float round_f8e5m2(float x) { return to_f32(to_f8e5m2(x)); }
 
+INGOT_DEV u32 pack_halves(u16 low, u16 high) { return (u32)low | (u32)high << 16; }
 /// Two floats as two 16-bit values in one word, the first in the low half; round to nearest even.
 INGOT_DEV u32 pack_f16x2(float low, float high) {
-  u32 r;
-  INGOT_PTX(
-    if constexpr (kArch >= 80) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    else r = (u32)to_f16(low).bits | (u32)to_f16(high).bits << 16;)
-  INGOT_HOST(r = (u32)to_f16(low).bits | (u32)to_f16(high).bits << 16;)
+  u32 r = 0;
+  INGOT_PTX(if constexpr (kArch >= 80) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); else)
+  r = pack_halves(to_f16(low).bits, to_f16(high).bits);
   return r;
 }
 INGOT_DEV u32 pack_bf16x2(float low, float high) {
-  u32 r;
-  INGOT_PTX(
-    if constexpr (kArch >= 80) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    else r = (u32)to_bf16(low).bits | (u32)to_bf16(high).bits << 16;)
-  INGOT_HOST(r = (u32)to_bf16(low).bits | (u32)to_bf16(high).bits << 16;)
+  u32 r = 0;
+  INGOT_PTX(if constexpr (kArch >= 80) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); else)
+  r = pack_halves(to_bf16(low).bits, to_bf16(high).bits);
   return r;
 }
