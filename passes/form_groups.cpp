@@ -248,9 +248,13 @@ class Former {
     for (ValueId v : g_.node(id).outputs) {
       if (g_.is_output(v)) set.insert(-1);
       for (NodeId u : g_.value(v).users) {
-        set.insert(groups_.group_of(u));
-        for (int k = 0; k < static_cast<int>(groups_.size()); ++k)
-          if (groups_.at(k).inlined.count(u)) set.insert(k);
+        bool inlined = false;  // into its readers, rather than stored
+        for (int k = 0; k < static_cast<int>(groups_.size()); ++k) {
+          if (groups_.at(k).inlined.count(u) == 0) continue;
+          set.insert(k);
+          inlined = true;
+        }
+        if (!inlined) set.insert(groups_.group_of(u));
       }
     }
     return {set.begin(), set.end()};

@@ -288,24 +288,46 @@ Rewritten rows_of_product(GraphBuilder& b, const Node& n) {
   return result;
 }
 
-/// Whatever is looked up where all is the same: that. What is looked up in may have been moved and cast.
-Rewritten gather_of_uniform(GraphBuilder& b, const Node& n) {
-  std::vector<DType> casts{b.type(n.inputs[0]).dtype};  // the last one first
-  ValueId v = n.inputs[0];
+/// What v consists of, a constant of one element that has been moved, repeated and cast on the way.
+struct Uniform {
+  ValueId source;
+  std::vector<DType> casts;  // the last one first
+
+  Result<ValueId> build(GraphBuilder& b) const {
+    ValueId one = INGOT_TRY(build_reshape(b, source, {}));
+    for (auto type = casts.rbegin(); type != casts.rend(); ++type) one = INGOT_TRY(build_cast(b, one, *type));
+    return one;
+  }
+};
+std::optional<Uniform> uniform_of(GraphBuilder& b, ValueId v) {
+  std::vector<DType> casts{b.type(v).dtype};
   for (const Node* p = b.graph().producer(v); p; p = b.graph().producer(v)) {
     const bool moves = p->op->name == "Expand" || p->op->name == "Reshape" || p->op->name == "Transpose" || p->op->name == "Slice";
-    if (!moves && p->op->name != "Cast") return kNo;
+    if (!moves && p->op->name != "Cast") return std::nullopt;
     v = p->inputs[0];
     casts.push_back(b.type(v).dtype);
   }
   const TensorPtr& t = b.graph().value(v).constant;
-  if (!t || t->count() != 1) return kNo;
-  ValueId one = INGOT_TRY(build_reshape(b, v, {}));
-  for (auto type = casts.rbegin(); type != casts.rend(); ++type) one = INGOT_TRY(build_cast(b, one, *type));
-  return b.add(op("Expand"), ShapeAttrs{b.shape(n.outputs[0])}, {one});
+  return t && t->count() == 1 ? std::optional(Uniform{v, casts}) : std::nullopt;
 }
+/// Whatever is taken from where all is the same: that.
+Rewritten part_of_uniform(GraphBuilder& b, const Node& n) {
+  if (n.op->lowers_as<Movement>() && !b.graph().producer(n.inputs[0])) return kNo;  // a constant moves at compile time
+  const auto uniform = uniform_of(b, n.inputs[0]);
+  if (!uniform) return kNo;
+  return b.add(op("Expand"), ShapeAttrs{b.shape(n.outputs[0])}, {INGOT_TRY(uniform->build(b))});
+}
+/// And(x, true everywhere) -> x.
 Rewritten and_true(GraphBuilder& b, const Node& n) {
-  return b.type(n.inputs[0]).dtype == DType::Bool ? neutral_operand(b, n, 1, true) : Rewritten(kNo);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto uniform = uniform_of(b, n.inputs[i]);
+    const TensorPtr t = uniform ? b.graph().value(uniform->source).constant : TensorPtr();
+    if (!t || is_float(t->type()) || t->int_at(0) != 1) continue;  // 1 is true however it is cast
+    const ValueId other = n.inputs[1 - i];
+    return same_shape(b.shape(other), b.shape(n.outputs[0])) ? Rewritten(other)
+                                                            : b.add(op("Expand"), ShapeAttrs{b.shape(n.outputs[0])}, {other});
+  }
+  return kNo;
 }
 
 struct Rule {
@@ -332,9 +354,12 @@ constexpr Rule kRewrites[] = {
     {"div_one", "Div", div_one},
     {"where_known", "Where", where_known},
     {"and_true", "And", and_true},
-    {"gather_of_uniform", "Gather", gather_of_uniform},
-    {"gather_of_uniform", "GatherND", gather_of_uniform},
-    {"gather_of_uniform", "GatherElements", gather_of_uniform},
+    {"part_of_uniform", "Gather", part_of_uniform},
+    {"part_of_uniform", "GatherND", part_of_uniform},
+    {"part_of_uniform", "GatherElements", part_of_uniform},
+    {"part_of_uniform", "Reshape", part_of_uniform},
+    {"part_of_uniform", "Transpose", part_of_uniform},
+    {"part_of_uniform", "Slice", part_of_uniform},
     {"empty_pad", "Pad", empty_pad},
     {"concat_of_halves", "Concat", concat_of_halves},
     {"concat_of_slices", "Concat", concat_of_slices},

@@ -147,8 +147,19 @@ std::optional<double> scale_alone(const Expr& score, const Expr& dot) {
   return std::nullopt;
 }
 
+/// 0 or -inf: the same in any scale.
+static bool is_added_mask(const Expr& e, const Expr& dot) {
+  if (e.op() != ExprOp::Select || depends_on(e.arg(0), dot.name())) return false;
+  return (e.arg(1).is_const(0) && is_infinite(e.arg(2))) || (e.arg(2).is_const(0) && is_infinite(e.arg(1)));
+}
+
 ScaledLogit split_scale(const Expr& score, const Expr& dot) {
   if (const auto scale = scale_alone(score, dot)) return {*scale, dot};
+  for (size_t i = 0; i < 2 && score.op() == ExprOp::Add; ++i) {
+    if (!is_added_mask(score.arg(i), dot)) continue;
+    const ScaledLogit rest = split_scale(score.arg(1 - i), dot);
+    return {rest.scale, rest.logit + score.arg(i)};
+  }
   if (score.op() != ExprOp::Select || depends_on(score.arg(0), dot.name())) return {1.0, score};
   for (size_t i = 1; i <= 2; ++i) {
     if (!is_infinite(score.arg(3 - i))) continue;
