@@ -432,6 +432,12 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
     check_schedule(sample, boxes(MultiplyUnit::F16, 64, 64, 64, 64, 4, true));
     check_schedule(sample, boxes(MultiplyUnit::F16, 128, 64, 64, 64, 3, false));
   }
+  for (const Sample& sample : {largest_of_rows(11, 14, 136, 72, DType::F16), largest_of_rows(21, 14, 72, 136, DType::F16, 2),
+                               largest_of_rows(3, 49, 40, 72, DType::F16, 1)}) {
+    check_schedule(sample, boxes(MultiplyUnit::F16, 128, 64, 64, 64, 3, false));
+    check_schedule(sample, boxes(MultiplyUnit::F16, 64, 128, 64, 128, 3, true));
+    check_schedule(sample, boxes(MultiplyUnit::F16, 192, 128, 64, 128, 2, false));
+  }
   Sample tf32 = matmul(1, 150, 72, 100, false, true, DType::F32);
   tf32.tolerance = 2e-3;
   check_schedule(tf32, boxes(MultiplyUnit::Tf32, 64, 64, 64, 64, 3, true));

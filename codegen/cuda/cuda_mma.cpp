@@ -43,7 +43,7 @@ void TilesPrinter::print_mma_plan() {
   if (t.boxes) {
     out_.line(fmt::format("static constexpr int groups = {}, chunk = {}, a_rows = {};", t.groups(), box_chunk(t),
                           d.a_rows));
-    out_.line(fmt::format("static constexpr bool in_turn = {}, batched = {};", t.in_turn, d.batched));
+    out_.line(fmt::format("static constexpr bool in_turn = {}, batched = {}, by_group = {};", t.in_turn, d.batched, d.by_group));
     print_window();
   } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
   out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,

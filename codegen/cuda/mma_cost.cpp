@@ -57,6 +57,7 @@ int step_of(const MmaTile& x, int element) { return x.warpgroups ? 128 / element
 bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
   x.k = step_of(x, p.element);
   if (p.together > x.m) return false;
+  if (p.together > 1 && x.boxes && (x.warp_m != 64 || x.warp_n != x.n)) return false;  // a team has all rows at once
   if (x.warpgroups) {
     // Operands that are not along k lie in panels of 64.
     if (machine.group_multiplies == 0 || (p.element != 2 && !x.boxes) || (!p.b_along_k && x.warp_n % 64 != 0)) return false;

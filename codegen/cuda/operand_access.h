@@ -39,6 +39,7 @@ struct OperandBox {
   bool along_k = true;
   Expr inner, outer, batch;            // extents
   Expr outer_stride, batch_stride;     // in elements; of an axis of one element, of no meaning
+  bool by_group = false;   // outer is the rows of a group, batch the groups
 };
 std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& value, const std::vector<Axis>& side,
                                       DType element);

@@ -31,20 +31,31 @@ std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& operand,
   const OperandView view = view_of(c, operand);
   const auto access = raw_access(kernel, view.value, element);
   if (!access || access->guard.valid()) return std::nullopt;
-  const auto along_k = common_stride(access->index, view.k), across = common_stride(access->index, side),
-             batch = common_stride(access->index, c.batch);
   const bool batched = !total_of(c.batch).is_const(1);
-  if (!along_k || !across || (batched && !batch)) return std::nullopt;
+  const auto along_k = common_stride(access->index, view.k);
+  auto across = common_stride(access->index, side), batch = common_stride(access->index, c.batch);
   OperandBox box;
+  std::vector<Axis> rows = side, apart = c.batch;
+  if (!across && !batched && !c.group.empty() && side.size() > c.group.size()) {
+    // Rows of a group, which come last, have a distance of their own.
+    const auto first = side.end() - static_cast<std::ptrdiff_t>(c.group.size());
+    apart.assign(side.begin(), first);
+    rows.assign(first, side.end());
+    across = common_stride(access->index, rows);
+    batch = common_stride(access->index, apart);
+    box.by_group = true;
+  }
+  const bool has_third = batched || box.by_group;
+  if (!along_k || !across || (has_third && !batch)) return std::nullopt;
   box.buffer = access->buffer;
   box.offset = index_without(index_without(index_without(access->index, c.batch), side), view.k);
   box.along_k = along_k->is_const(1);
-  if (!box.along_k && !across->is_const(1)) return std::nullopt;
-  box.inner = total_of(box.along_k ? view.k : side);
-  box.outer = total_of(box.along_k ? side : view.k);
-  box.batch = total_of(c.batch);
+  if (!box.along_k && (!across->is_const(1) || box.by_group)) return std::nullopt;
+  box.inner = total_of(box.along_k ? view.k : rows);
+  box.outer = total_of(box.along_k ? rows : view.k);
+  box.batch = total_of(apart);
   box.outer_stride = box.along_k ? *across : *along_k;
-  box.batch_stride = batched ? *batch : Expr(0);
+  box.batch_stride = has_third ? *batch : Expr(0);
   const int64_t whole = 16 / static_cast<int64_t>(size_of(element));
   for (const Expr* e : {&box.offset, &box.outer_stride, &box.batch_stride})
     if (!is_multiple(*e, whole)) return std::nullopt;
@@ -95,9 +106,10 @@ std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
     return map;
   };
   const TileDetails d = tile_details(kernel, s);
-  if (d.window) return {window_map(*d.window, s.tile.m, element), plain(*window_weights(kernel, element), 1, s.tile.n)};
+  if (d.window) return {window_map(*d.window, d.a_rows, element), plain(*window_weights(kernel, element), 1, s.tile.n)};
   const OperandBox a = *operand_box(kernel, c.a, c.m, element), b = *operand_box(kernel, c.b, c.n, element);
-  return {plain(a, a.along_k ? d.a_rows : s.tile.k, 1), plain(b, b.along_k ? s.tile.n : s.tile.k, 1)};
+  const int64_t rows = a.by_group ? rows_together(c) : d.a_rows;
+  return {plain(a, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1), plain(b, b.along_k ? s.tile.n : s.tile.k, 1)};
 }
 
 }  // namespace ingot

@@ -73,6 +73,14 @@ OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* in
 int rows_together(const Contract& c) { return c.group.empty() ? 1 : static_cast<int>(estimate(total_of(c.group), 1)); }
 int whole_rows(int tile_m, int together) { return tile_m / together * together; }
 
+/// Rows of A in a box: those of a tile, or fewer where the product has fewer; whole groups.
+static int box_rows(const Contract& c, int tile_m, bool window) {
+  const int together = rows_together(c), most = whole_rows(tile_m, together);
+  if (window) return most;
+  const int64_t rows = estimate(total_of(c.m), most), least = together > 1 ? together : 8;
+  return static_cast<int>(std::min<int64_t>(most, (rows + least - 1) / least * least));
+}
+
 DType element_of(MultiplyUnit unit) {
   switch (unit) {
     case MultiplyUnit::F16: return DType::F16;
@@ -110,9 +118,10 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const MmaTile& t = s.tile;
   if (t.boxes) {
     d.shared_bytes = box_shared_bytes(t, size);
-    d.a_rows = static_cast<int>(std::min<int64_t>(t.m, (estimate(total_of(c.m), t.m) + 7) / 8 * 8));
     d.window = operand_window(kernel, element);
-    if (d.window) d.a_rows = t.m;
+    d.a_rows = box_rows(c, t.m, d.window.has_value());
+    const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);
+    d.by_group = box && box->by_group;
     d.batched = !total_of(c.batch).is_const(1);
     return;
   }
@@ -214,7 +223,7 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
   p.together = rows_together(c);
-  p.boxes = p.together == 1 && takes_boxes(kernel, element_of(s.unit));
+  p.boxes = takes_boxes(kernel, element_of(s.unit));
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t step = 128 / p.element;
   const auto reaches_behind = [&](int64_t length) { return length % step != 0 ? 1.0 : 0.0; };

@@ -297,15 +297,15 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
-Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, DType type) {
+Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, DType type, int64_t between) {
   const Expr im = index("i", groups), ig = index("g", together), in = index("j", n), ik = index("k", kk);
-  Kernel k = kernel("matmul_relu_max", {input("x", type, {groups, together, kk}), input("w", type, {kk, n}), output("out0", type, {groups, n})}, {});
+  Kernel k = kernel("matmul_relu_max", {input("x", type, {groups, together + between, kk}), input("w", type, {kk, n}), output("out0", type, {groups, n})}, {});
   Contract product;
   product.m = {axis(im)};
   product.group = {axis(ig)};
   product.n = {axis(in)};
   product.k = {axis(ik)};
-  product.a = Expr::load(0, type, (im * together + ig) * kk + ik);
+  product.a = Expr::load(0, type, (im * (together + between) + ig) * kk + ik);
   product.b = Expr::load(1, type, ik * n + in);
   product.a_type = product.b_type = type;
   product.acc = Expr::local("acc", DType::F32);
@@ -314,7 +314,7 @@ Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, 
   product.combined = Expr::local("most", DType::F32);
   product.epilogue.push_back({Store{2, im * n + in, product.combined + f32(0.5)}});
   k.body.push_back({product});
-  return {fmt::format("largest_{}x{}x{}x{}_{}", groups, together, n, kk, name_of(type)), k, {}, size_of(type) == 2 ? 2e-3 : 1e-5};
+  return {fmt::format("largest_{}x{}+{}x{}x{}_{}", groups, together, between, n, kk, name_of(type)), k, {}, size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
 Sample two_small_products(int64_t rows, int64_t kk, int64_t inner, int64_t n) {

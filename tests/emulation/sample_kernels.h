@@ -37,7 +37,8 @@ Sample max_pool(int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc);
 /// A filter for each channel, channels last, padded to the same size at stride 1.
 Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type);
 Sample two_small_products(int64_t rows, int64_t k, int64_t inner, int64_t n);  // stages by way of a scratch array
-Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t k, DType type);  // a product's rows are combined
+/// A product's rows are combined; `between` more rows of x follow each group.
+Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t k, DType type, int64_t between = 0);
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type,
               bool batched_w = false);
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,

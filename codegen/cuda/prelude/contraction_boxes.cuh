@@ -4,7 +4,8 @@
 //   groups    warpgroups that multiply; behind them in the block come the threads of the sender
 //   in_turn   they are two teams with tiles of their own: one multiplies while the other stores its results
 //   chunk     columns of results that a warp gives to the epilogue at a time
-//   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer
+//   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer, or only whole groups count
+//   by_group  the third axis of A is groups of `together` rows
 //   batched   there is more than one product, and both operands have their axis
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
@@ -18,7 +19,7 @@ template <class Plan> struct BoxRing {
   typedef typename Plan::index Index;
   static constexpr int kBytesA = Plan::tile_m * 128, kBytesB = Plan::tile_n * 128, kStage = kBytesA + kBytesB;
   static constexpr int kRing = Plan::stages * kStage;
-  static constexpr u32 kSent = (Plan::a_along_k ? Plan::a_rows * 128 : kBytesA) + kBytesB;
+  static constexpr u32 kSent = (Plan::a_along_k || Plan::window ? Plan::a_rows * 128 : kBytesA) + kBytesB;
   // Results of 16 rows for each warp, then barriers: of the stages, and of the warpgroups' turns.
   static constexpr int kBarriers = kRing + Plan::groups * 4 * WarpScratch<Plan>::kBytes;
   static constexpr int kTeams = Plan::in_turn ? 2 : 1;
@@ -101,7 +102,8 @@ template <class Plan> struct BoxSender {
       tma_load_im2col(ring.stage_a(), a, ring.full(), c, at.w, at.h, at.image, (u16)(tap % Plan::taps_w * Plan::dilation_w),
                       (u16)(tap / Plan::taps_w * Plan::dilation_h));
     } else {
-      send<Plan::a_along_k, Plan::tile_m>(ring.stage_a(), a, at.m, step, at.batch);
+      if constexpr (Plan::by_group) tma_load3(ring.stage_a(), a, ring.full(), (int)step * Plan::tile_k, 0, at.m / Plan::together);
+      else send<Plan::a_along_k, Plan::tile_m>(ring.stage_a(), a, at.m, step, at.batch);
     }
   }
   INGOT_DEV void send_b(const BoxPlace<Plan>& at, Index step) const {
@@ -179,9 +181,15 @@ template <class Plan> struct BoxMultiplier {
   }
   template <class Epilogue>
   INGOT_DEV void store(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end) const {
-    const u32 scratch = ring.shared + Ring::kRing + threadIdx.x / 32 * WarpScratch<Plan>::kBytes;
-    const Index m0 = at.m + Product::group_m() + threadIdx.x / 32 % 4 * 16, n0 = at.n + Product::group_n();
-    store_rows<Plan>(product.acc, epilogue, at.batch, m0, n0, m_end, n_end, scratch);
+    const u32 all = ring.shared + Ring::kRing, scratch = all + threadIdx.x / 32 * WarpScratch<Plan>::kBytes;
+    if constexpr (Plan::together > 1) {
+      const int team = Product::team();
+      store_groups<Plan, Ring::kReaders * 32>(product.acc[0], epilogue, at.batch, at.m, at.n, m_end, n_end, scratch,
+                                              all + team * Ring::kReaders * WarpScratch<Plan>::kBytes, team + 1);
+    } else {
+      const Index m0 = at.m + Product::group_m() + threadIdx.x / 32 % 4 * 16, n0 = at.n + Product::group_n();
+      store_rows<Plan>(product.acc, epilogue, at.batch, m0, n0, m_end, n_end, scratch);
+    }
   }
   template <class Epilogue>
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, Index m_end, Index n_end, Index steps) {

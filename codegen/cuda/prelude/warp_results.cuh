@@ -108,6 +108,40 @@ INGOT_DEV void store_rows(const float (&acc)[Rows][Columns], const Epilogue& epi
   }
 }
 
+/// Groups of `together` rows from m0 on, which warps of a team of Threads have between them: each value as the epilogue makes
+/// it from the sum, their combination, and the epilogue once for a group. `mine` is the scratch of this warp, `all` that of the
+/// team, rows one after the other; `barrier` is the team's.
+template <class Plan, int Threads, int Columns, class Epilogue, class Index>
+INGOT_DEV void store_groups(const float (&acc)[Columns], const Epilogue& epilogue, Index batch, Index m0, Index n0, Index m_end,
+                            Index n_end, u32 mine, u32 all, int barrier) {
+  typedef WarpScratch<Plan> Scratch;
+  constexpr int kVector = Plan::e_vector, kAcross = Scratch::kChunk / kVector, kGroups = Plan::step_m / Plan::together;
+#pragma unroll
+  for (int c = 0; c < Columns * 2; c += Scratch::kChunk) {
+    Scratch::put(mine, acc + c / 2);
+    bar_sync(barrier, Threads);
+#pragma unroll 1
+    for (int i = threadIdx.x % Threads; i < kGroups * kAcross; i += Threads) {
+      const int r = i / kAcross * Plan::together, column = i % kAcross * kVector;
+      const Index m = m0 + r, n = n0 + c + column;
+      if (m >= m_end || n >= n_end) continue;
+      const auto in = epilogue.load(batch, m, n);
+      float values[kVector];
+#pragma unroll 1
+      for (int j = 0; j < Plan::together; ++j) {
+        float next[kVector];
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) next[v] = lds<float>(all + Scratch::place(r + j, column + v));
+        epilogue.value(batch, m + j, n, next);
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) values[v] = j == 0 ? next[v] : Epilogue::combine(values[v], next[v]);
+      }
+      epilogue(batch, m, n, values, in);
+    }
+    bar_sync(barrier, Threads);
+  }
+}
+
 /// Registers move from the sender's warps to those that multiply.
 template <class Plan, bool Sender> INGOT_DEV void share_registers() {
   if constexpr (Plan::groups == 2) {
