@@ -432,6 +432,13 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
     check_schedule(sample, boxes(MultiplyUnit::F16, 64, 64, 64, 64, 4, true));
     check_schedule(sample, boxes(MultiplyUnit::F16, 128, 64, 64, 64, 3, false));
   }
+  for (const Sample& sample : {residual_matmul(1, 200, 136, 72, DType::F16), residual_matmul(3, 70, 72, 136, DType::BF16)}) {
+    const MultiplyUnit unit = sample.kernel.contract()->a_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::F16;
+    check_schedule(sample, boxes(unit, 64, 64, 64, 64, 4, true));
+    check_schedule(sample, boxes(unit, 64, 192, 64, 192, 3, true));
+    check_schedule(sample, boxes(unit, 128, 128, 128, 128, 3, true));
+    check_schedule(sample, boxes(unit, 128, 128, 64, 128, 2, false));
+  }
   for (const Sample& sample : {largest_of_rows(11, 14, 136, 72, DType::F16), largest_of_rows(21, 14, 72, 136, DType::F16, 2),
                                largest_of_rows(3, 49, 40, 72, DType::F16, 1)}) {
     check_schedule(sample, boxes(MultiplyUnit::F16, 128, 64, 64, 64, 3, false));
@@ -506,15 +513,17 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
   MmaProblem problem;
   problem.element = 2;
   problem.boxes = true;
+  problem.staging = Staging::Inputs;
   const MmaMachine machine = mma_machine(cuda_traits(90), MultiplyUnit::F16);
   int seen = 0;
   for (const MmaTile& x : mma_candidates(problem, machine)) {
     if (!x.boxes) continue;
-    const Sample sample = dynamic_matmul(4096, 4096, 4096, DType::F16);
-    Schedule s = boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
-    const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
-    REQUIRE(emitted);
-    check_compiles(sample, emitted.value(), {"sm_90a"});
+    for (const Sample& sample : {dynamic_matmul(4096, 4096, 4096, DType::F16), residual_matmul(1, 4096, 4096, 4096, DType::F16)}) {
+      Schedule s = boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
+      const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
+      REQUIRE(emitted);
+      check_compiles(sample, emitted.value(), {"sm_90a"});
+    }
     ++seen;
   }
   CHECK(seen > 10);

@@ -24,28 +24,39 @@ void each_certain_load(const Expr& e, const std::function<void(const Expr&)>& us
 
 }  // namespace
 
-std::vector<EpilogueInput> FunctorPrinter::epilogue_inputs(const Contract& contract) const {
-  std::vector<EpilogueInput> inputs;
-  if (!is_flat(contract.epilogue)) return inputs;
-  std::unordered_set<std::string> locals;
-  for (const Stmt& s : contract.epilogue)
+std::vector<Expr> epilogue_loads(const Kernel& kernel, const Contract& contract) {
+  std::vector<Expr> loads;
+  if (!is_flat(contract.epilogue)) return loads;
+  std::unordered_set<std::string> locals{contract.acc.name()};
+  std::unordered_set<int> written;
+  for (const Stmt& s : contract.epilogue) {
     if (const Let* l = s.as<Let>()) locals.insert(l->var.name());
+    if (const Store* st = s.as<Store>()) written.insert(st->buffer);
+  }
   ExprSet seen;
   const auto consider = [&](const Expr& load) {
-    const Expr index = load.arg(0);
     bool given = true;  // by the position and the dims
-    visit(index, [&](const Expr& x) {
-      given &= x.op() != ExprOp::Load && !(x.op() == ExprOp::Symbol && (locals.count(x.name()) || x.name() == contract.acc.name()));
+    visit(load.arg(0), [&](const Expr& x) {
+      given &= x.op() != ExprOp::Load && !(x.op() == ExprOp::Symbol && locals.count(x.name()));
     });
-    if (!given || load.buffer() >= static_cast<int>(kernel_.buffers.size())) return;
-    const Buffer& b = kernel_.buffers[static_cast<size_t>(load.buffer())];
-    if (b.is_constant || is_written(load.buffer()) || !seen.insert(load).second) return;
-    if (const auto base = neighbour_base(load.buffer(), index))
-      inputs.push_back({load, *base, identifier_of(b.name) + std::to_string(inputs.size())});
+    if (!given || load.buffer() >= static_cast<int>(kernel.buffers.size())) return;
+    const bool constant = kernel.buffers[static_cast<size_t>(load.buffer())].is_constant;
+    if (!constant && written.count(load.buffer()) == 0 && seen.insert(load).second) loads.push_back(load);
   };
   for (const Stmt& s : contract.epilogue) {
     if (const Let* l = s.as<Let>()) each_certain_load(l->value, consider);
     if (const Store* st = s.as<Store>()) each_certain_load(st->value, consider);
+  }
+  return loads;
+}
+
+std::vector<EpilogueInput> FunctorPrinter::epilogue_inputs(const Contract& contract) const {
+  std::vector<EpilogueInput> inputs;
+  for (const Expr& load : epilogue_loads(kernel_, contract)) {
+    if (load.same(staged_load_)) continue;
+    const Buffer& b = kernel_.buffers[static_cast<size_t>(load.buffer())];
+    if (const auto base = neighbour_base(load.buffer(), load.arg(0)))
+      inputs.push_back({load, *base, identifier_of(b.name) + std::to_string(inputs.size())});
   }
   return inputs;
 }
@@ -79,12 +90,29 @@ std::vector<EpilogueInput> FunctorPrinter::print_inputs(const Axis& axis, const 
 void FunctorPrinter::vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract,
                                         const std::vector<EpilogueInput>& inputs) {
   with_lanes(axis.var, base, width, [&] {
-    const Expr& result = contract.group.empty() ? contract.acc : contract.combined;
-    arrays_[result.name()] = {"acc[v]", false};
-    lanes_->variant.insert(result.name());
-    for (const EpilogueInput& in : inputs)
-      expr_.bind_value(in.load, from_storage(buffer_type(in.load.buffer()), "in." + in.name + "[v]"));
+    bind_results(contract, inputs);
     body(contract.epilogue);
+  });
+}
+
+void FunctorPrinter::bind_results(const Contract& contract, const std::vector<EpilogueInput>& inputs) {
+  const Expr& result = contract.group.empty() ? contract.acc : contract.combined;
+  arrays_[result.name()] = {"acc[v]", false};
+  lanes_->variant.insert(result.name());
+  for (const EpilogueInput& in : inputs)
+    expr_.bind_value(in.load, from_storage(buffer_type(in.load.buffer()), "in." + in.name + "[v]"));
+}
+
+void FunctorPrinter::vectorise_staged(const Axis& axis, const Expr& base, const Contract& contract,
+                                      const std::vector<EpilogueInput>& inputs, const StagedResults& staged) {
+  with_lanes(axis.var, base, 2, [&] {
+    bind_results(contract, inputs);
+    if (staged.load.valid()) expr_.bind_value(staged.load, from_storage(buffer_type(staged.load.buffer()), "staged[v]"));
+    for (const Stmt& s : contract.epilogue) {
+      const Store* store = s.as<Store>();
+      if (store) print_value(store->value);
+      else statement(s);
+    }
   });
 }
 
@@ -161,6 +189,38 @@ void ProductPrinter::print_results(const Contract& contract, bool along_m, int v
   FunctorPrinter g(kernel_, schedule_, expr_.i32());
   g.print_group(lane, base, vector, contract, [&](const Body& uses) { split(g, uses); });
   splice(g);
+}
+
+void ProductPrinter::print_staged_results(const Contract& contract, const StagedResults& staged) {
+  const char* index = expr_.index_type();
+  std::vector<Axis> n = contract.n;
+  const Axis lane = n.back();
+  const Expr base = Expr::index(lane.var.name() + "0", lane.extent);
+  n.back().var = base;
+  const auto split = [&](FunctorPrinter& f, Body uses) {
+    uses.push_back({Let{Expr::local("base", DType::I64), base}});
+    f.split(contract.batch, "batch", uses);
+    f.split(contract.m, "m", uses);
+    f.split(n, "n", uses);
+  };
+  const auto storage = [&](int buffer) { return c_storage_type(kernel_.buffers[static_cast<size_t>(buffer)].type); };
+  auto type = out_.type_block("struct Epilogue");
+  out_.line(fmt::format("typedef {} StagedOutput;", storage(staged.out.buffer)));
+  out_.line(fmt::format("typedef {} StagedInput;", storage(staged.load.valid() ? staged.in.buffer : staged.out.buffer)));
+  out_.line("Args args;");
+  FunctorPrinter loads(kernel_, schedule_, expr_.i32()), f(kernel_, schedule_, expr_.i32());
+  loads.leave_to_staging(staged.load);
+  const auto inputs = loads.print_inputs(lane, base, 2, contract, "n", [&](const Body& uses) { split(loads, uses); });
+  splice(loads);
+  {
+    auto call = f.writer().block(
+        fmt::format("INGOT_DEV void result({0} batch, {0} m, {0} n, {1} (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, "
+                    "float (&out)[2]) const", index, c_type(contract.acc.type())));
+    f.bind_args();
+    split(f, contract.epilogue);
+    f.vectorise_staged(lane, base, contract, inputs, staged);
+  }
+  splice(f);
 }
 
 }  // namespace ingot

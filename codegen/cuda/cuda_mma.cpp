@@ -23,7 +23,8 @@ void TilesPrinter::print_mma() {
     print_operand("PrologueB", contract_, contract_.b, contract_.n, "n", d.b_along_k, d.b_vector, d.b_raw);
     out_.blank();
   }
-  print_results(contract_, d.out_along_m, d.e_vector, "n");
+  if (d.staged) print_staged_results(contract_, *d.staged);
+  else print_results(contract_, d.out_along_m, d.e_vector, "n");
   out_.blank();
   print_entry();
 }
@@ -44,6 +45,10 @@ void TilesPrinter::print_mma_plan() {
     out_.line(fmt::format("static constexpr int groups = {}, chunk = {}, a_rows = {};", t.groups(), box_chunk(t),
                           d.a_rows));
     out_.line(fmt::format("static constexpr bool in_turn = {}, batched = {}, by_group = {};", t.in_turn, d.batched, d.by_group));
+    const bool has_input = d.staged && d.staged->load.valid();
+    const Staging staging = has_input ? Staging::Inputs : d.staged ? Staging::Results : Staging::None;
+    out_.line(fmt::format("static constexpr bool staged = {}, staged_input = {};", d.staged.has_value(), has_input));
+    out_.line(fmt::format("static constexpr int buffers = {};", staged_buffers(t, staging)));
     print_window();
   } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
   out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,

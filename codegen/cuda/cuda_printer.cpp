@@ -44,7 +44,7 @@ std::string CudaPrinter::signature() const {
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", pointer_type(static_cast<int>(i)), identifier_of(b.name));
   }
   for (const Expr& d : kernel_.dims) list += fmt::format("{}i64 {}", list.empty() ? "" : ", ", dim_parameter(d));
-  for (int i = 0; i < (schedule_.tile.boxes ? kernel_.attend() ? 3 : 2 : 0); ++i)
+  for (size_t i = 0; i < box_maps(kernel_, schedule_).size(); ++i)
     list += fmt::format(", const __grid_constant__ TensorMap map_{}", i);
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
   const bool counted = schedule_.kind == Schedule::Kind::Tiles || schedule_.kind == Schedule::Kind::Window || schedule_.tile.boxes;

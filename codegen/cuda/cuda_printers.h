@@ -136,6 +136,11 @@ class FunctorPrinter : public CudaPrinter {
   /// The body for `width` neighbours, the results in acc[v], the inputs in `in`.
   void vectorise_epilogue(const Axis& axis, const Expr& base, int width, const Contract& contract,
                           const std::vector<EpilogueInput>& inputs);
+  /// The same for a result that leaves as out[v], and what has been loaded into its place.
+  void vectorise_staged(const Axis& axis, const Expr& base, const Contract& contract, const std::vector<EpilogueInput>& inputs,
+                        const StagedResults& staged);
+  /// That load is no member of `in`.
+  void leave_to_staging(const Expr& load) { staged_load_ = load; }
   /// "void value(batch, m, n, acc) const" and "combine(x, y)": what the rows of a group become, and are combined by.
   void print_group(const Axis& axis, const Expr& base, int width, const Contract& contract, const std::function<void(const Body&)>& split);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
@@ -155,6 +160,9 @@ class FunctorPrinter : public CudaPrinter {
 
  private:
   std::vector<EpilogueInput> epilogue_inputs(const Contract& contract) const;
+  void bind_results(const Contract& contract, const std::vector<EpilogueInput>& inputs);
+
+  Expr staged_load_;
 };
 
 /// What the printers of products have in common: arguments in a struct, and the functors of operands and results.
@@ -174,6 +182,8 @@ class ProductPrinter : public CudaPrinter {
                      const char* side_name, bool along_k, int vector, bool raw);
   /// The functor of `vector` neighbouring results along the last axis of n, or of m.
   void print_results(const Contract& contract, bool along_m, int vector, const char* n_name);
+  /// The functor of two neighbouring results along n that leave by TMA (prelude/staged_results.cuh).
+  void print_staged_results(const Contract& contract, const StagedResults& staged);
   void splice(const FunctorPrinter& f);
 };
 

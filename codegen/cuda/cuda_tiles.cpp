@@ -168,9 +168,12 @@ void TilesPrinter::print_entry() {
   const std::string a = "PrologueA{args}", b = "PrologueB{args}", e = "Epilogue{args}";
   if (is_mma()) {
     const MmaTile& t = schedule_.tile;
-    out_.line(fmt::format("contraction_{}<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);",
-                          t.boxes ? "boxes" : t.warpgroups ? "wgmma" : "mma", t.boxes ? "&map_0" : a,
-                          t.boxes ? "&map_1" : b, e));
+    const auto& staged = details_.staged;
+    const std::string operands = t.boxes ? fmt::format("&map_0, &map_1, {}, {}", staged ? "&map_2" : "nullptr",
+                                                       staged && staged->load.valid() ? "&map_3" : "nullptr")
+                                         : a + ", " + b;
+    out_.line(fmt::format("contraction_{}<Plan>({}, {}, batches, m_end, n_end, k_end, shared);",
+                          t.boxes ? "boxes" : t.warpgroups ? "wgmma" : "mma", operands, e));
   } else if (!details_.skinny) {
     out_.line(fmt::format("contraction_simt<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
   } else {

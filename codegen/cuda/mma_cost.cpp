@@ -64,7 +64,7 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
     if (x.boxes) {
       const bool along_k = p.a_along_k && p.b_along_k;
       x.stages = 3;
-      return p.boxes && (p.element == 2 || along_k) && box_shared_bytes(x, p.element) <= machine.shared_limit;
+      return p.boxes && (p.element == 2 || along_k) && box_shared_bytes(x, p.element, p.staging) <= machine.shared_limit;
     }
   } else if (p.window && x.warp_m * x.warp_n > 64 * 32) {
     return false;  // no registers left for the gathers
@@ -87,9 +87,15 @@ double tiles_of(const MmaProblem& p, const MmaTile& x) {
   return std::ceil(p.m / whole_rows(x.m, p.together)) * std::ceil(p.n / x.n) * p.batch;
 }
 int box_chunk(const MmaTile& x) { return x.warp_n % 64 == 0 && x.n <= 128 && x.groups() <= 2 ? 64 : 32; }
-int box_shared_bytes(const MmaTile& x, int element) {
-  const int scratch = 16 * (box_chunk(x) + 8) * 4;
-  return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * scratch + 8);
+int staged_buffers(const MmaTile& x, Staging staging) {
+  if (staging == Staging::None || x.warp_n % 64 != 0) return 0;
+  const int boxes = x.warp_m * x.warp_n / (64 * 64);
+  return staging == Staging::Results && boxes % 2 == 0 ? 2 : boxes;
+}
+int box_shared_bytes(const MmaTile& x, int element, Staging staging) {
+  const int buffers = staged_buffers(x, staging);
+  const int warp = buffers > 0 ? buffers * (16 * 128 + 8) : 16 * (box_chunk(x) + 8) * 4;
+  return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * warp + 8);
 }
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
@@ -148,7 +154,7 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   }
   if (x.boxes) {
     const int most = (machine.shared_limit / blocks_by_registers(x, p.element, false) - 1024 - x.groups() * 8) -
-                     (box_shared_bytes(x, p.element) - x.stages * (stage + 16));
+                     (box_shared_bytes(x, p.element, p.staging) - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;
   }

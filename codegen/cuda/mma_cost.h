@@ -22,6 +22,9 @@ struct MmaMachine {
 };
 MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit);
 
+/// How results leave a kernel with boxes: by the threads, by TMA, or by TMA after inputs of the epilogue have come the same way.
+enum class Staging { None, Results, Inputs };
+
 /// A contraction with numbers for extents.
 struct MmaProblem {
   double m = 1, n = 1, k = 1, batch = 1;
@@ -33,6 +36,7 @@ struct MmaProblem {
   int element = 4;          // bytes, in shared memory
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
   bool boxes = false;       // both operands can arrive by TMA
+  Staging staging = Staging::None;
   double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels
   double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is
 };
@@ -51,8 +55,10 @@ int mma_stage_bytes(const MmaTile& tile, bool a_along_k, bool b_along_k, int ele
 int mma_result_bytes(const MmaTile& tile, bool out_along_m);
 /// Columns of results that a warp passes through shared memory at a time.
 int box_chunk(const MmaTile& tile);
+/// Boxes of results that a warp has room for; 0 where the tile has its results stored by the threads.
+int staged_buffers(const MmaTile& tile, Staging staging);
 /// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh).
-int box_shared_bytes(const MmaTile& tile, int element);
+int box_shared_bytes(const MmaTile& tile, int element, Staging staging);
 /// Blocks that registers allow on one SM.
 int blocks_by_registers(const MmaTile& tile, int element, bool window);
 

@@ -25,43 +25,44 @@ Expr index_without(Expr index, const std::vector<Axis>& axes) {
   return simplify(substitute(index, zeros));
 }
 
+static bool is_whole(const OperandBox& box, DType element) {
+  const int64_t whole = 16 / static_cast<int64_t>(size_of(element));
+  return is_multiple(box.offset, whole) && is_multiple(box.outer_stride, whole) && is_multiple(box.batch_stride, whole);
+}
+
+std::optional<OperandBox> box_of(int buffer, const Expr& index, const std::vector<Axis>& inner, const std::vector<Axis>& outer,
+                                 const std::vector<Axis>& batch, DType element) {
+  const auto along = common_stride(index, inner), across = common_stride(index, outer), apart = common_stride(index, batch);
+  if (!along || !along->is_const(1) || !across || !apart) return std::nullopt;
+  OperandBox box;
+  box.buffer = buffer;
+  box.offset = index_without(index_without(index_without(index, batch), outer), inner);
+  box.inner = total_of(inner);
+  box.outer = total_of(outer);
+  box.batch = total_of(batch);
+  box.outer_stride = *across;
+  box.batch_stride = *apart;
+  return is_whole(box, element) ? std::optional(box) : std::nullopt;
+}
+
 std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& operand, const std::vector<Axis>& side,
                                       DType element) {
   const Contract& c = *kernel.contract();
   const OperandView view = view_of(c, operand);
   const auto access = raw_access(kernel, view.value, element);
   if (!access || access->guard.valid()) return std::nullopt;
-  const bool batched = !total_of(c.batch).is_const(1);
-  const auto along_k = common_stride(access->index, view.k);
-  auto across = common_stride(access->index, side), batch = common_stride(access->index, c.batch);
-  OperandBox box;
-  std::vector<Axis> rows = side, apart = c.batch;
-  if (!across && !batched && !c.group.empty() && side.size() > c.group.size()) {
+  if (auto rows = box_of(access->buffer, access->index, view.k, side, c.batch, element)) return rows;
+  if (!c.group.empty() && side.size() > c.group.size() && total_of(c.batch).is_const(1)) {
     // Rows of a group, which come last, have a distance of their own.
     const auto first = side.end() - static_cast<std::ptrdiff_t>(c.group.size());
-    apart.assign(side.begin(), first);
-    rows.assign(first, side.end());
-    across = common_stride(access->index, rows);
-    batch = common_stride(access->index, apart);
-    box.by_group = true;
+    const std::vector<Axis> groups(side.begin(), first), rows(first, side.end());
+    auto box = box_of(access->buffer, access->index, view.k, rows, groups, element);
+    if (box) box->by_group = true;
+    if (box) return box;
   }
-  const bool has_third = batched || box.by_group;
-  if (!along_k || !across || (has_third && !batch)) return std::nullopt;
-  box.buffer = access->buffer;
-  box.offset = index_without(index_without(index_without(access->index, c.batch), side), view.k);
-  box.along_k = along_k->is_const(1);
-  if (!box.along_k && (!across->is_const(1) || box.by_group)) return std::nullopt;
-  box.inner = total_of(box.along_k ? view.k : rows);
-  box.outer = total_of(box.along_k ? rows : view.k);
-  box.batch = total_of(apart);
-  box.outer_stride = box.along_k ? *across : *along_k;
-  box.batch_stride = has_third ? *batch : Expr(0);
-  const int64_t whole = 16 / static_cast<int64_t>(size_of(element));
-  for (const Expr* e : {&box.offset, &box.outer_stride, &box.batch_stride})
-    if (!is_multiple(*e, whole)) return std::nullopt;
-  if (box.outer_stride.is_const(0)) box.outer_stride = whole;
-  if (box.batch_stride.is_const(0)) box.batch_stride = whole;
-  return box;
+  auto columns = box_of(access->buffer, access->index, side, view.k, c.batch, element);
+  if (columns) columns->along_k = false;
+  return columns;
 }
 
 bool takes_boxes(const Kernel& kernel, DType element) {
@@ -89,27 +90,42 @@ static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) 
   return map;
 }
 
+static BoxMap plain_map(const OperandBox& x, DType type, int64_t outer, int64_t last) {
+  const auto size = static_cast<int64_t>(size_of(type)), whole = 16 / size;
+  const auto stride = [&](const Expr& e) { return simplify((e.is_const(0) ? Expr(whole) : e) * size); };
+  BoxMap map;
+  map.buffer = x.buffer;
+  map.type = type;
+  map.offset = simplify(x.offset * size);
+  map.extents = {x.inner, x.outer, x.batch};
+  map.strides = {stride(x.outer_stride), stride(x.batch_stride)};
+  map.box = {128 / size, outer, last};
+  return map;
+}
+
+static std::vector<BoxMap> operand_maps(const Kernel& kernel, const Schedule& s, const TileDetails& d) {
+  const Contract& c = *kernel.contract();
+  const DType element = element_of(s.unit);
+  if (d.window)
+    return {window_map(*d.window, d.a_rows, element), plain_map(*window_weights(kernel, element), element, 1, s.tile.n)};
+  const OperandBox a = *operand_box(kernel, c.a, c.m, element), b = *operand_box(kernel, c.b, c.n, element);
+  const int64_t rows = a.by_group ? rows_together(c) : d.a_rows;
+  return {plain_map(a, element, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1),
+          plain_map(b, element, b.along_k ? s.tile.n : s.tile.k, 1)};
+}
+
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   if (!s.tile.boxes) return {};
   if (kernel.attend()) return attention_maps(kernel, s);
-  const Contract& c = *kernel.contract();
-  const DType element = element_of(s.unit);
-  const auto size = static_cast<int64_t>(size_of(element));
-  const auto plain = [&](const OperandBox& x, int64_t outer, int64_t last) {
-    BoxMap map;
-    map.buffer = x.buffer;
-    map.type = element;
-    map.offset = simplify(x.offset * size);
-    map.extents = {x.inner, x.outer, x.batch};
-    map.strides = {simplify(x.outer_stride * size), simplify(x.batch_stride * size)};
-    map.box = {128 / size, outer, last};
-    return map;
-  };
   const TileDetails d = tile_details(kernel, s);
-  if (d.window) return {window_map(*d.window, d.a_rows, element), plain(*window_weights(kernel, element), 1, s.tile.n)};
-  const OperandBox a = *operand_box(kernel, c.a, c.m, element), b = *operand_box(kernel, c.b, c.n, element);
-  const int64_t rows = a.by_group ? rows_together(c) : d.a_rows;
-  return {plain(a, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1), plain(b, b.along_k ? s.tile.n : s.tile.k, 1)};
+  std::vector<BoxMap> maps = operand_maps(kernel, s, d);
+  if (!d.staged) return maps;
+  const auto add = [&](const OperandBox& box) {
+    maps.push_back(plain_map(box, kernel.buffers[static_cast<size_t>(box.buffer)].type, 16, 1));
+  };
+  add(d.staged->out);
+  if (d.staged->load.valid()) add(d.staged->in);
+  return maps;
 }
 
 }  // namespace ingot

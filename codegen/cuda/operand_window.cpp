@@ -155,21 +155,7 @@ std::optional<OperandBox> window_weights(const Kernel& kernel, DType element) {
   const auto access = raw_access(kernel, c.b, element);
   if (!access || access->guard.valid() || c.k.size() < 2) return std::nullopt;
   const std::vector<Axis> taps(c.k.begin(), c.k.end() - 1), channel{c.k.back()};
-  const auto along = common_stride(access->index, channel), tap = common_stride(access->index, taps),
-             column = common_stride(access->index, c.n);
-  if (!along || !along->is_const(1) || !tap || !column) return std::nullopt;
-  OperandBox box;
-  box.buffer = access->buffer;
-  box.offset = index_without(index_without(access->index, c.n), c.k);
-  box.inner = channel[0].extent;
-  box.outer = total_of(taps);
-  box.batch = total_of(c.n);
-  const int64_t whole = 16 / static_cast<int64_t>(size_of(element));
-  box.outer_stride = tap->is_const(0) ? Expr(whole) : *tap;
-  box.batch_stride = column->is_const(0) ? Expr(whole) : *column;
-  for (const Expr* e : {&box.offset, &box.outer_stride, &box.batch_stride})
-    if (!is_multiple(*e, whole)) return std::nullopt;
-  return box;
+  return box_of(access->buffer, access->index, channel, taps, c.n, element);
 }
 
 }  // namespace ingot

@@ -39,6 +39,7 @@ struct TileDetails {
   std::optional<OperandWindow> window;           // tensor cores with boxes: of A
   int a_rows = 0;                                // tensor cores with boxes: rows of A in a box along k
   bool by_group = false;                         // tensor cores with boxes: rows of A have an axis for groups
+  std::optional<StagedResults> staged;           // tensor cores with boxes: how results leave
   int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for
   int thin = 0, columns = 1;    // skinny
   int shared_bytes = 0;

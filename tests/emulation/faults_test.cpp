@@ -71,6 +71,7 @@ bool is_reported(const Outcome& outcome, const std::string& word) {
 constexpr const char* kMma = "prelude/contraction_mma.cuh";
 constexpr const char* kWgmma = "prelude/contraction_wgmma.cuh";
 constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
+constexpr const char* kStaged = "prelude/staged_results.cuh";
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
@@ -213,17 +214,36 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
       {"a stage is sent for before it is free", kBoxes, "mbar_wait(ring.empty(), ring.phase ^ 1);", "", "race"},
       {"products do not wait for a stage", kBoxes, "mbar_wait(ring.full(), ring.phase);", "", "race"},
       {"a stage is free while it is multiplied", kBoxes, "product.template wait<1>();", "", "race"},
-      {"results are read before they are written", kResults, "Scratch::put(scratch, acc[i] + c / 2);\n    warp_sync();",
-       "Scratch::put(scratch, acc[i] + c / 2);", "uninitialised"},
       {"the barriers' start is not fenced", kBoxes, "fence_mbar_init();", "", "not-fenced"},
       {"no barrier behind it", kBoxes, "  ring.clear_rest();\n  cta_sync();", "", "race"},
+      {"a tile too few", kBoxes, "ring.skip((Ring::kTeams - 1) * steps);", "", "deadlock"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+  const Fault in_chunks[] = {
+      {"results are read before they are written", kResults, "Scratch::put(scratch, acc[i] + c / 2);\n    warp_sync();",
+       "Scratch::put(scratch, acc[i] + c / 2);", "uninitialised"},
       {"results behind the last row are stored", kResults, "if (m < m_end && n < n_end) call", "if (n < n_end) call",
        "global-out-of-bounds"},
-      {"a tile too few", kBoxes, "ring.skip((Ring::kTeams - 1) * steps);", "", "deadlock"},
       {"the same results twice", kResults, "Scratch::place(row(x), column(x) + g)", "Scratch::place(row(x), column(x))",
        "wrong"},
   };
-  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+  Schedule narrow = schedule;  // results that leave by threads
+  narrow.tile.n = narrow.tile.warp_n = 32;
+  for (const Fault& fault : in_chunks) plant(sample, fault, &narrow);
+  const Fault in_boxes[] = {
+      {"a box leaves before all of it is there", kStaged, "fence_proxy_async();\n    warp_sync();", "", "missing-proxy-fence"},
+      {"an input is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
+      {"an input takes the place of what is on its way out", kStaged, "if (!leads()) return;\n      bulk_wait_read<0>();",
+       "if (!leads()) return;", "in-flight"},
+      {"the wrong half of a box", kStaged, "lane / 16) ^ lane % 8", "lane / 16) ^ lane % 4", "wrong"},
+      {"columns behind the last read inputs", kStaged, "n = n < n_end ? n : n_end - 2;", "", "global-out-of-bounds"},
+  };
+  for (const Fault& fault : in_boxes) plant(residual_matmul(1, 150, 72, 264, DType::F16), fault, &schedule);
+  Schedule two = schedule;
+  two.tile.n = two.tile.warp_n = 128;
+  two.threads = two.tile.threads();
+  plant(matmul(1, 390, 136, 72, false, true, DType::F16),
+        {"a box is written while it leaves", kStaged, "if (leads()) bulk_commit();  // an empty one", "// an empty one", "in-flight"}, &two);
   const Fault in_groups[] = {
       {"rows of a group are combined before they are there", kResults, "Scratch::put(mine, acc + c / 2);\n    bar_sync(barrier, Threads);",
        "Scratch::put(mine, acc + c / 2);\n    warp_sync();", "shared-race"},

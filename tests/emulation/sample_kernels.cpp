@@ -297,6 +297,20 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
+Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, DType type) {
+  Sample sample = matmul(batch, m, n, kk, false, false, type, true);
+  Kernel& k = sample.kernel;
+  auto& product = std::get<Contract>(k.body[0].node);
+  k.buffers[2].type = DType::F32;
+  k.buffers[2].is_constant = true;
+  k.buffers.insert(k.buffers.begin() + 3, input("residual", type, {batch, m, n + 16}));
+  const Expr ib = product.batch[0].var, im = product.m[0].var, in = product.n[0].var;
+  const Expr sum = product.acc + Expr::load(2, DType::F32, in) + Expr::load(3, type, (ib * m + im) * (n + 16) + in + 8);
+  product.epilogue = {{Store{4, (ib * m + im) * n + in, max(sum, zero_of(sum))}}};
+  sample.name = "residual_" + sample.name;
+  return sample;
+}
+
 Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, DType type, int64_t between) {
   const Expr im = index("i", groups), ig = index("g", together), in = index("j", n), ik = index("k", kk);
   Kernel k = kernel("matmul_relu_max", {input("x", type, {groups, together + between, kk}), input("w", type, {kk, n}), output("out0", type, {groups, n})}, {});

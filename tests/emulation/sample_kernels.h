@@ -41,6 +41,8 @@ Sample two_small_products(int64_t rows, int64_t k, int64_t inner, int64_t n);  /
 Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t k, DType type, int64_t between = 0);
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type,
               bool batched_w = false);
+/// relu(x w + bias + residual) for each of the batch; the residual is part of wider rows.
+Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType type);
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
             DType type = DType::F32, int64_t present = 0);  // channels from `present` on count as zeros; 0: none does
 /// x w + bias with rows known at run time only.

@@ -165,15 +165,19 @@ static void start_cta(Cta& c, size_t dyn) {
     b.vc.t.assign(2 * rt.agents, 0);
   }
 }
+/// What comes next is behind all that has been, also when that was given up.
+static void advance_clocks() {
+  u32 hi = rt.clock_base;
+  for (auto& w : rt.warps)
+    for (u32 i = 0; i < rt.agents; ++i) hi = std::max(hi, w->vc.t[i]);
+  rt.clock_base = hi + 4096;
+}
 static void finish_cluster() {
   bool loads = false;
   for (auto* o : rt.queue) loads |= !o->store;
   if (loads) fault("exit-with-load-in-flight", "the CTA exits while a TMA load still writes its shared memory");
   while (!rt.queue.empty()) run_async(rt.queue.back());
-  u32 hi = rt.clock_base;
-  for (auto& w : rt.warps)
-    for (u32 i = 0; i < rt.agents; ++i) hi = std::max(hi, w->vc.t[i]);
-  rt.clock_base = hi + 4096;
+  advance_clocks();
   rt.ops.clear();
 }
 static void start_threads(unsigned r, Dim3 first, Dim3 block, size_t dyn, char* stacks) {
@@ -235,7 +239,7 @@ static void run_cluster(Dim3 first, unsigned cluster, Dim3 block, size_t dyn, ch
   rt.cluster_bar.vc.t.assign(2 * rt.agents, 0);
   rt.cluster_phase = 0;
   for (;;) {
-    if (rt.stop) return;
+    if (rt.stop) return advance_clocks();
     if (!rt.queue.empty() && (rt.ready.empty() || rt.rng() % 8 == 0)) {
       run_async(rt.queue[rt.rng() % rt.queue.size()]);
       continue;

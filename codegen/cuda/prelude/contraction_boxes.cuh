@@ -3,7 +3,8 @@
 // of contraction_wgmma.cuh, and of the plan besides:
 //   groups    warpgroups that multiply; behind them in the block come the threads of the sender
 //   in_turn   they are two teams with tiles of their own: one multiplies while the other stores its results
-//   chunk     columns of results that a warp gives to the epilogue at a time
+//   staged    16-bit results go to memory by TMA (staged_results.cuh)
+//   chunk     else, columns of results that a warp gives to the epilogue at a time
 //   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer, or only whole groups count
 //   by_group  the third axis of A is groups of `together` rows
 //   batched   there is more than one product, and both operands have their axis
@@ -11,17 +12,26 @@
 //             the outputs, the step, the first place and the dilation
 #pragma once
 #include "prelude/contraction_tile.cuh"
+#include "prelude/staged_results.cuh"
 #include "prelude/tma.cuh"
 #include "prelude/warp_results.cuh"
 #include "prelude/wgmma_product.cuh"
+
+/// The shared memory that results of a warp pass through.
+template <class Plan, bool Staged = Plan::staged> struct ResultRoom {
+  static constexpr int kBytes = WarpScratch<Plan>::kBytes;
+};
+template <class Plan> struct ResultRoom<Plan, true> {
+  static constexpr int kBytes = StagedBoxes<Plan>::kBytes;
+};
 
 template <class Plan> struct BoxRing {
   typedef typename Plan::index Index;
   static constexpr int kBytesA = Plan::tile_m * 128, kBytesB = Plan::tile_n * 128, kStage = kBytesA + kBytesB;
   static constexpr int kRing = Plan::stages * kStage;
   static constexpr u32 kSent = (Plan::a_along_k || Plan::window ? Plan::a_rows * 128 : kBytesA) + kBytesB;
-  // Results of 16 rows for each warp, then barriers: of the stages, and of the warpgroups' turns.
-  static constexpr int kBarriers = kRing + Plan::groups * 4 * WarpScratch<Plan>::kBytes;
+  // Room for results of each warp, then barriers: of the stages, of the warpgroups' turns, and of staged inputs.
+  static constexpr int kWarp = ResultRoom<Plan>::kBytes, kBarriers = kRing + Plan::groups * 4 * kWarp;
   static constexpr int kTeams = Plan::in_turn ? 2 : 1;
   static constexpr int kReaders = Plan::groups / kTeams * 4;  // warps of a team
   u32 shared, slot = 0, phase = 0;
@@ -30,6 +40,7 @@ template <class Plan> struct BoxRing {
   INGOT_DEV u32 full() const { return shared + kBarriers + slot * 16; }
   INGOT_DEV u32 empty() const { return full() + 8; }
   INGOT_DEV u32 turn(int team) const { return shared + kBarriers + Plan::stages * 16 + team * 8; }
+  INGOT_DEV u32 inputs(int warp) const { return turn(kTeams) + warp * Plan::buffers * 8; }
   INGOT_DEV u32 stage_a() const { return shared + slot * kStage; }
   INGOT_DEV u32 stage_b() const { return stage_a() + kBytesA; }
   INGOT_DEV void advance() {
@@ -60,6 +71,7 @@ template <class Plan> struct BoxRing {
       mbar_init(shared + kBarriers + s * 16 + 8, kReaders);
     }
     for (int t = 0; t < kTeams; ++t) mbar_init(turn(t), kReaders);
+    for (int i = 0; Plan::staged_input && i < Plan::groups * 4 * Plan::buffers; ++i) mbar_init(inputs(0) + i * 8, 1);
     fence_mbar_init();
   }
 };
@@ -181,37 +193,46 @@ template <class Plan> struct BoxMultiplier {
   }
   template <class Epilogue>
   INGOT_DEV void store(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end) const {
-    const u32 all = ring.shared + Ring::kRing, scratch = all + threadIdx.x / 32 * WarpScratch<Plan>::kBytes;
+    const u32 all = ring.shared + Ring::kRing, scratch = all + threadIdx.x / 32 * Ring::kWarp;
     if constexpr (Plan::together > 1) {
       const int team = Product::team();
       store_groups<Plan, Ring::kReaders * 32>(product.acc[0], epilogue, at.batch, at.m, at.n, m_end, n_end, scratch,
-                                              all + team * Ring::kReaders * WarpScratch<Plan>::kBytes, team + 1);
+                                              all + team * Ring::kReaders * Ring::kWarp, team + 1);
     } else {
-      const Index m0 = at.m + Product::group_m() + threadIdx.x / 32 % 4 * 16, n0 = at.n + Product::group_n();
-      store_rows<Plan>(product.acc, epilogue, at.batch, m0, n0, m_end, n_end, scratch);
+      store_rows<Plan>(product.acc, epilogue, at.batch, first_row(at), at.n + Product::group_n(), m_end, n_end, scratch);
     }
   }
+  /// The first row of this warp.
+  static INGOT_DEV Index first_row(const TilePlace<Index>& at) { return at.m + Product::group_m() + threadIdx.x / 32 % 4 * 16; }
   template <class Epilogue>
-  INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, Index m_end, Index n_end, Index steps) {
-    const int team = Product::team();
+  INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, const TensorMap* out, const TensorMap* in, Index m_end,
+                     Index n_end, Index steps) {
+    const int team = Product::team(), warp = threadIdx.x / 32;
+    StagedWarp<Plan, Epilogue> staged{&epilogue, out, in, ring.shared + Ring::kRing + warp * Ring::kWarp, ring.inputs(warp)};
+    staged.m_end = m_end;
+    staged.n_end = n_end;
     ring.skip((Index)team * steps);
     u32 turn = team == 0;
 #pragma unroll 1
     for (Index t = blockIdx.x + (Index)team * gridDim.x; t < tiles.total; t += Ring::kTeams * gridDim.x) {
+      const TilePlace<Index> at = tiles.place(t);
+      if constexpr (Plan::staged) staged.begin(at.batch, first_row(at), at.n + Product::group_n());
       if constexpr (Plan::in_turn) {
         mbar_wait(ring.turn(team), turn);
         turn ^= 1;
       }
       multiply(steps);
-      store(epilogue, tiles.place(t), m_end, n_end);
+      if constexpr (Plan::staged) staged.store(product.acc);
+      else store(epilogue, at, m_end, n_end);
       ring.skip((Ring::kTeams - 1) * steps);
     }
+    if constexpr (Plan::staged) staged.finish();
   }
 };
 
 template <class Plan, class Epilogue>
-INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const Epilogue& epilogue,
-                                 typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
+INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const TensorMap* out, const TensorMap* in,
+                                 const Epilogue& epilogue, typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
                                  typename Plan::index k_end, u32 shared) {
   typedef typename Plan::index Index;
   const TileGrid<Plan> tiles(batches, m_end, n_end);
@@ -231,6 +252,6 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const E
     share_registers<Plan, false>();
     pdl_begin();
     BoxMultiplier<Plan> multiplier{{}, ring};
-    multiplier.run(epilogue, tiles, m_end, n_end, steps);
+    multiplier.run(epilogue, tiles, out, in, m_end, n_end, steps);
   }
 }

@@ -1,0 +1,53 @@
+// Results of a product that leave by TMA, and what its epilogue reads that can come by TMA into their place.
+#include "codegen/cuda/plan_cuda.h"
+#include "codegen/text/c_printer.h"
+
+namespace ingot {
+
+namespace {
+
+bool is_narrow(DType type) { return type == DType::F16 || type == DType::BF16; }
+
+/// The only store of an epilogue without loops and conditions.
+const Store* only_store(const Body& epilogue) {
+  const Store* store = nullptr;
+  for (const Stmt& s : epilogue) {
+    if (s.as<Let>()) continue;
+    if (!s.as<Store>() || store) return nullptr;
+    store = s.as<Store>();
+  }
+  return store;
+}
+
+/// The place of result (m, n) in the buffer, n along the rows of boxes.
+std::optional<OperandBox> result_box(const Contract& c, int buffer, const Expr& index, DType element) {
+  auto box = box_of(buffer, index, c.n, c.m, c.batch, element);
+  if (!box || box->outer_stride.is_const(0)) return std::nullopt;
+  return box;
+}
+
+}  // namespace
+
+std::optional<StagedResults> staged_results(const Kernel& kernel) {
+  const Contract& c = *kernel.contract();
+  if (!c.group.empty() || c.n.empty()) return std::nullopt;
+  const Store* store = only_store(c.epilogue);
+  if (!store || store->buffer >= static_cast<int>(kernel.buffers.size())) return std::nullopt;
+  const auto type_of = [&](int buffer) { return kernel.buffers[static_cast<size_t>(buffer)].type; };
+  const Axis& lane = c.n.back();
+  if (!is_narrow(type_of(store->buffer)) || widest_vector(kernel, c.epilogue, lane.var, lane.extent, 2) != 2) return std::nullopt;
+  const auto out = result_box(c, store->buffer, store->index, type_of(store->buffer));
+  if (!out) return std::nullopt;
+  StagedResults staged{*out, Expr(), {}};
+  for (const Expr& load : epilogue_loads(kernel, c)) {
+    if (!is_narrow(type_of(load.buffer()))) continue;
+    const auto in = result_box(c, load.buffer(), load.arg(0), type_of(load.buffer()));
+    if (!in) continue;
+    staged.load = load;
+    staged.in = *in;
+    break;
+  }
+  return staged;
+}
+
+}  // namespace ingot
