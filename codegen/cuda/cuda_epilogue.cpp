@@ -40,8 +40,7 @@ std::vector<Expr> epilogue_loads(const Kernel& kernel, const Contract& contract)
       given &= x.op() != ExprOp::Load && !(x.op() == ExprOp::Symbol && locals.count(x.name()));
     });
     if (!given || load.buffer() >= static_cast<int>(kernel.buffers.size())) return;
-    const bool constant = kernel.buffers[static_cast<size_t>(load.buffer())].is_constant;
-    if (!constant && written.count(load.buffer()) == 0 && seen.insert(load).second) loads.push_back(load);
+    if (written.count(load.buffer()) == 0 && seen.insert(load).second) loads.push_back(load);
   };
   for (const Stmt& s : contract.epilogue) {
     if (const Let* l = s.as<Let>()) each_certain_load(l->value, consider);
@@ -53,8 +52,9 @@ std::vector<Expr> epilogue_loads(const Kernel& kernel, const Contract& contract)
 std::vector<EpilogueInput> FunctorPrinter::epilogue_inputs(const Contract& contract) const {
   std::vector<EpilogueInput> inputs;
   for (const Expr& load : epilogue_loads(kernel_, contract)) {
-    if (load.same(staged_load_)) continue;
     const Buffer& b = kernel_.buffers[static_cast<size_t>(load.buffer())];
+    // Weights may be loaded early wherever they stand; only the pairs of staged results want theirs told apart.
+    if (staged_ ? load.same(staged_->load) : b.is_constant) continue;
     if (const auto base = neighbour_base(load.buffer(), load.arg(0)))
       inputs.push_back({load, *base, identifier_of(b.name) + std::to_string(inputs.size())});
   }
@@ -80,7 +80,7 @@ std::vector<EpilogueInput> FunctorPrinter::print_inputs(const Axis& axis, const 
     split(uses);
     out_.line("Inputs in;");
     for (const EpilogueInput& in : inputs)
-      out_.line(fmt::format("in.{} = load_vec<{}>({});", in.name, width, pointer_to(in.load.buffer(), in.base)));
+      out_.line(fmt::format("in.{} = {};", in.name, vector_load(in.load.buffer(), width, expr_.operand(in.base))));
     out_.line("return in;");
   });
   if (!inputs.empty()) expr_.include("memory.cuh");
@@ -209,7 +209,7 @@ void ProductPrinter::print_staged_results(const Contract& contract, const Staged
   out_.line(fmt::format("typedef {} StagedInput;", storage(staged.load.valid() ? staged.in.buffer : staged.out.buffer)));
   out_.line("Args args;");
   FunctorPrinter loads(kernel_, schedule_, expr_.i32()), f(kernel_, schedule_, expr_.i32());
-  loads.leave_to_staging(staged.load);
+  loads.stage(staged);
   const auto inputs = loads.print_inputs(lane, base, 2, contract, "n", [&](const Body& uses) { split(loads, uses); });
   splice(loads);
   {

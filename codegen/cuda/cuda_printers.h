@@ -139,8 +139,8 @@ class FunctorPrinter : public CudaPrinter {
   /// The same for a result that leaves as out[v], and what has been loaded into its place.
   void vectorise_staged(const Axis& axis, const Expr& base, const Contract& contract, const std::vector<EpilogueInput>& inputs,
                         const StagedResults& staged);
-  /// That load is no member of `in`.
-  void leave_to_staging(const Expr& load) { staged_load_ = load; }
+  /// What is staged is no member of `in`, and weights are.
+  void stage(const StagedResults& staged) { staged_ = &staged; }
   /// "void value(batch, m, n, acc) const" and "combine(x, y)": what the rows of a group become, and are combined by.
   void print_group(const Axis& axis, const Expr& base, int width, const Contract& contract, const std::function<void(const Body&)>& split);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
@@ -162,7 +162,7 @@ class FunctorPrinter : public CudaPrinter {
   std::vector<EpilogueInput> epilogue_inputs(const Contract& contract) const;
   void bind_results(const Contract& contract, const std::vector<EpilogueInput>& inputs);
 
-  Expr staged_load_;
+  const StagedResults* staged_ = nullptr;
 };
 
 /// What the printers of products have in common: arguments in a struct, and the functors of operands and results.

@@ -46,7 +46,7 @@ std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& value, c
 /// A box of the buffer's elements at `index`: neighbours along `inner`, rows along `outer`.
 std::optional<OperandBox> box_of(int buffer, const Expr& index, const std::vector<Axis>& inner, const std::vector<Axis>& outer,
                                  const std::vector<Axis>& batch, DType element);
-/// What an epilogue always loads of activations at places that follow from the position of the result.
+/// What an epilogue always loads at places that follow from the position of the result.
 std::vector<Expr> epilogue_loads(const Kernel& kernel, const Contract& contract);
 /// Results that go to memory by TMA (prelude/staged_results.cuh), from an epilogue that stores one value of 16 bits for each.
 struct StagedResults {

@@ -40,7 +40,7 @@ std::optional<StagedResults> staged_results(const Kernel& kernel) {
   if (!out) return std::nullopt;
   StagedResults staged{*out, Expr(), {}};
   for (const Expr& load : epilogue_loads(kernel, c)) {
-    if (!is_narrow(type_of(load.buffer()))) continue;
+    if (!is_narrow(type_of(load.buffer())) || kernel.buffers[static_cast<size_t>(load.buffer())].is_constant) continue;
     const auto in = result_box(c, load.buffer(), load.arg(0), type_of(load.buffer()));
     if (!in) continue;
     staged.load = load;

@@ -236,7 +236,7 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
       {"an input takes the place of what is on its way out", kStaged, "if (!leads()) return;\n      bulk_wait_read<0>();",
        "if (!leads()) return;", "in-flight"},
       {"the wrong half of a box", kStaged, "lane / 16) ^ lane % 8", "lane / 16) ^ lane % 4", "wrong"},
-      {"columns behind the last read inputs", kStaged, "n = n < n_end ? n : n_end - 2;", "", "global-out-of-bounds"},
+      {"columns behind the last read inputs", kStaged, "return n < n_end ? n : n_end - 2;", "return n;", "global-out-of-bounds"},
   };
   for (const Fault& fault : in_boxes) plant(residual_matmul(1, 150, 72, 264, DType::F16), fault, &schedule);
   Schedule two = schedule;

@@ -27,6 +27,7 @@ template <class Plan> struct StagedBoxes {
 template <class Plan, class Epilogue> struct StagedWarp {
   typedef typename Plan::index Index;
   typedef StagedBoxes<Plan> Boxes;
+  typedef typename Epilogue::Inputs Inputs;
   const Epilogue* epilogue;
   const TensorMap *out, *in;
   u32 shared, barriers, phases = 0;  // a bit for each buffer
@@ -73,20 +74,26 @@ template <class Plan, class Epilogue> struct StagedWarp {
     tma_store3(out, buffer(p), (int)column(p), (int)row(p), Plan::batched ? (int)batch : 0);
     bulk_commit();
   }
-  /// 16 columns of box p: what the tensor cores leave in a thread are four pairs of 16x16 results.
-  INGOT_DEV void block(int p, int c, const float* acc) const {
+  // Of 16x16 results, which tensor cores leave in a thread as four pairs, where pair k of those from column c on is. What lies
+  // outside is computed like its neighbour, and not stored.
+  INGOT_DEV Index pair_m(int p, int k) const {
+    const Index m = row(p) + threadIdx.x % 32 / 4 + k % 2 * 8;
+    return m < m_end ? m : m_end - 1;
+  }
+  INGOT_DEV Index pair_n(int p, int c, int k) const {
+    const Index n = column(p) + c + k / 2 * 8 + threadIdx.x % 4 * 2;
+    return n < n_end ? n : n_end - 2;
+  }
+  INGOT_DEV void block(int p, int c, const float* acc, const Inputs* inputs) const {
     const int lane = threadIdx.x % 32;
     const u32 at = buffer(p) + lane % 16 * 128 + ((c / 8 + lane / 16) ^ lane % 8) * 16;
     u32 words[4] = {};
     if constexpr (Plan::staged_input) ldmatrix4(at, words);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      Index m = row(p) + lane / 4 + k % 2 * 8, n = column(p) + c + k / 2 * 8 + lane % 4 * 2;
-      m = m < m_end ? m : m_end - 1;  // what lies outside is computed like its neighbour, and not stored
-      n = n < n_end ? n : n_end - 2;
       float pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]}, results[2];
       const auto staged = bits_as<Vec<typename Epilogue::StagedInput, 2>>(words[k]);
-      epilogue->result(batch, m, n, pair, epilogue->load(batch, m, n), staged, results);
+      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
       words[k] = pack_pair(typename Epilogue::StagedOutput{}, results[0], results[1]);
     }
     stmatrix4(at, words);
@@ -98,9 +105,13 @@ template <class Plan, class Epilogue> struct StagedWarp {
         if (leads()) bulk_commit();  // an empty one: the count of those behind a buffer's own stays
         continue;
       }
+      Inputs inputs[16];  // on their way together
+#pragma unroll
+      for (int i = 0; i < 16; ++i) inputs[i] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, i / 4 * 16, i % 4));
       open(p);
 #pragma unroll
-      for (int c = 0; c < 64; c += 16) block(p, c, acc[p / Boxes::kPerRow] + (p % Boxes::kPerRow * 64 + c) / 2);
+      for (int c = 0; c < 64; c += 16)
+        block(p, c, acc[p / Boxes::kPerRow] + (p % Boxes::kPerRow * 64 + c) / 2, inputs + c / 4);
       close(p);
     }
   }
