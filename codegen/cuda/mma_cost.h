@@ -38,6 +38,7 @@ struct MmaProblem {
   bool boxes = false;       // both operands can arrive by TMA
   Staging staging = Staging::None;
   double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels
+  double reuse = 1;         // how often a window reads an element of A
   double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is
 };
 

@@ -42,7 +42,7 @@ class WindowReader {
   }
 
   std::optional<OperandWindow> read() {
-    if (!c_.batch.empty() || c_.k.size() < 2 || coefficient(c_.k.back()) != 1) return std::nullopt;
+    if (!c_.batch.empty() || c_.k.empty() || coefficient(c_.k.back()) != 1) return std::nullopt;
     if (access_.guard.valid()) {
       const AxisGuard guard = guard_along(access_.guard, c_.k.back().var);
       present_ = guard.bound.value_or(INT64_MAX);
@@ -153,7 +153,7 @@ std::optional<OperandWindow> operand_window(const Kernel& kernel, DType element)
 std::optional<OperandBox> window_weights(const Kernel& kernel, DType element) {
   const Contract& c = *kernel.contract();
   const auto access = raw_access(kernel, c.b, element);
-  if (!access || access->guard.valid() || c.k.size() < 2) return std::nullopt;
+  if (!access || access->guard.valid() || c.k.empty()) return std::nullopt;
   const std::vector<Axis> taps(c.k.begin(), c.k.end() - 1), channel{c.k.back()};
   return box_of(access->buffer, access->index, channel, taps, c.n, element);
 }

@@ -29,6 +29,18 @@ double bytes_of(const Kernel& kernel, const Body& body) {
   });
   return std::max(bytes, 1.0);
 }
+/// What the epilogue of one result moves to and from memory: not what many results share.
+double result_bytes(const Kernel& kernel, const Contract& c) {
+  double bytes = 0;
+  const auto moves_along = [](const Expr& index, const std::vector<Axis>& axes) {
+    return std::any_of(axes.begin(), axes.end(), [&](const Axis& a) { return depends_on(index, a.var.name()); });
+  };
+  each_access(c.epilogue, [&](int buffer, const Expr& index, bool) {
+    if (buffer < static_cast<int>(kernel.buffers.size()) && moves_along(index, c.m) && moves_along(index, c.n))
+      bytes += static_cast<double>(size_of(kernel.buffers[static_cast<size_t>(buffer)].type));
+  });
+  return bytes;
+}
 OperandCost cost_of(const Kernel& kernel, const Expr& value, int vector, bool raw) {
   OperandCost cost;
   cost.bytes = bytes_of(kernel, as_body(value));
@@ -187,27 +199,44 @@ Schedule with(Schedule s, const Choice& choice, const MmaMachine& machine) {
   return s;
 }
 
-/// A form for few results, one for many, and from where on that one is faster.
-std::vector<Schedule> plan_two(const Kernel& kernel, const MmaMachine& machine, MmaProblem p, const Schedule& s) {
-  MmaProblem large = p;
-  set_extents(p, kernel, kSmallDim);
+/// Where the dims are `dim`, how many results there are.
+int64_t results_at(const Kernel& kernel, MmaProblem p, int64_t dim) {
+  set_extents(p, kernel, dim);
+  return static_cast<int64_t>(p.m * p.n * p.batch);
+}
+double cycles_at(const Kernel& kernel, const MmaMachine& machine, MmaProblem p, const Choice& choice, int64_t dim) {
+  set_extents(p, kernel, dim);
+  return estimated_cycles(p, machine, choice.tile, choice.cluster);
+}
+
+/// Forms for few results, for dims of kLargeDim, and for many, and from where on each is faster than the one before.
+std::vector<Schedule> plan_forms(const Kernel& kernel, const MmaMachine& machine, MmaProblem p, const Schedule& s) {
   int64_t many = kLargeDim;
-  for (set_extents(large, kernel, many); many < kLargestDim && large.m * large.n * large.batch < kManyResults;
-       many *= 2)
-    set_extents(large, kernel, many * 2);
-  const Choice a = choose(p, machine), b = choose(large, machine);
-  if (a.tile == b.tile && a.cluster == b.cluster) return {with(s, a, machine)};
-  for (int64_t dim = kSmallDim; dim <= many; ++dim) {
-    MmaProblem q = p;
-    set_extents(q, kernel, dim);
-    const double few = estimated_cycles(q, machine, a.tile, a.cluster);
-    if (dim < many && estimated_cycles(q, machine, b.tile, b.cluster) >= few) continue;
-    const auto from = static_cast<int64_t>(q.m * q.n * q.batch);
-    std::vector<Schedule> forms{with(s, a, machine), with(s, b, machine)};
-    forms[0].below = forms[1].from = from;
-    return forms;
+  while (many < kLargestDim && results_at(kernel, p, many) < kManyResults) many *= 2;
+  std::vector<Schedule> forms;
+  Choice last;
+  int64_t last_dim = 0;
+  for (int64_t dim : {kSmallDim, kLargeDim, many}) {
+    if (dim == last_dim) continue;
+    set_extents(p, kernel, dim);
+    const Choice best = choose(p, machine);
+    if (!forms.empty() && best.tile == last.tile && best.cluster == last.cluster) continue;
+    Schedule form = with(s, best, machine);
+    if (!forms.empty()) {
+      int64_t from = last_dim;
+      const auto is_faster = [&](int64_t d) {
+        return cycles_at(kernel, machine, p, best, d) < cycles_at(kernel, machine, p, last, d);
+      };
+      do ++from;
+      while (from < dim && !is_faster(from));
+      forms.back().below = form.from = results_at(kernel, p, from);
+      if (form.from <= forms.back().from) forms.pop_back();  // sizes that differ by too little to tell them apart
+    }
+    forms.push_back(form);
+    last = best;
+    last_dim = dim;
   }
-  return {};
+  return forms;
 }
 
 bool is_known(const std::vector<Axis>& axes) { return total_of(axes).as_int().has_value(); }
@@ -223,7 +252,7 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.a_along_k = d.a_along_k;
   p.b_along_k = d.b_along_k;
   p.out_along_m = d.out_along_m;
-  p.result_bytes = bytes_of(kernel, c.epilogue);
+  p.result_bytes = result_bytes(kernel, c);
   for (const Stmt& stmt : c.epilogue) {
     if (const Let* l = stmt.as<Let>()) p.result_work += static_cast<double>(count_flops(l->value));
     if (const Store* st = stmt.as<Store>()) p.result_work += static_cast<double>(count_flops(st->value));
@@ -241,7 +270,8 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   if (window) p.partial_steps = reaches_behind(window->channels) * static_cast<double>(window->taps());
   else p.partial_steps = reaches_behind(total_of(c.k).as_int().value_or(step));
   if (window) p.box_k = static_cast<double>(window->taps() * ((window->channels + step - 1) / step * step));
-  if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_two(kernel, machine, p, s);
+  if (window) p.reuse = std::max(1.0, static_cast<double>(window->taps()) / static_cast<double>(window->h.step * window->w.step));
+  if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_forms(kernel, machine, p, s);
   set_extents(p, kernel, kLargeDim);
   return {with(s, choose(p, machine), machine)};
 }

@@ -108,6 +108,13 @@ INGOT_DEV void store_rows(const float (&acc)[Rows][Columns], const Epilogue& epi
   }
 }
 
+/// The largest power of two of lanes of a warp, up to `most`, that have a row each.
+constexpr int group_lanes(int most, int rows) {
+  int lanes = 1;
+  while (lanes * 2 <= most && lanes * 2 <= rows && lanes < 32) lanes *= 2;
+  return lanes;
+}
+
 /// Groups of `together` rows from m0 on, which warps of a team of Threads have between them: each value as the epilogue makes
 /// it from the sum, their combination, and the epilogue once for a group. `mine` is the scratch of this warp, `all` that of the
 /// team, rows one after the other; `barrier` is the team's.
@@ -116,27 +123,33 @@ INGOT_DEV void store_groups(const float (&acc)[Columns], const Epilogue& epilogu
                             Index n_end, u32 mine, u32 all, int barrier) {
   typedef WarpScratch<Plan> Scratch;
   constexpr int kVector = Plan::e_vector, kAcross = Scratch::kChunk / kVector, kGroups = Plan::step_m / Plan::together;
+  constexpr int kLanes = group_lanes(Threads / (kGroups * kAcross), Plan::together);  // that share the rows of a result
+  constexpr int kWork = kGroups * kAcross * kLanes;
 #pragma unroll
   for (int c = 0; c < Columns * 2; c += Scratch::kChunk) {
     Scratch::put(mine, acc + c / 2);
     bar_sync(barrier, Threads);
 #pragma unroll 1
-    for (int i = threadIdx.x % Threads; i < kGroups * kAcross; i += Threads) {
-      const int r = i / kAcross * Plan::together, column = i % kAcross * kVector;
+    for (int i = threadIdx.x % Threads; i < (kWork + 31) / 32 * 32; i += Threads) {  // by whole warps
+      const int r = i / kLanes / kAcross * Plan::together, column = i / kLanes % kAcross * kVector;
       const Index m = m0 + r, n = n0 + c + column;
-      if (m >= m_end || n >= n_end) continue;
-      const auto in = epilogue.load(batch, m, n);
-      float values[kVector];
-#pragma unroll 1
-      for (int j = 0; j < Plan::together; ++j) {
+      const bool has = i < kWork && m < m_end && n < n_end;
+      float values[kVector] = {};
+#pragma unroll 2
+      for (int j = i % kLanes; has && j < Plan::together; j += kLanes) {
         float next[kVector];
 #pragma unroll
         for (int v = 0; v < kVector; ++v) next[v] = lds<float>(all + Scratch::place(r + j, column + v));
         epilogue.value(batch, m + j, n, next);
 #pragma unroll
-        for (int v = 0; v < kVector; ++v) values[v] = j == 0 ? next[v] : Epilogue::combine(values[v], next[v]);
+        for (int v = 0; v < kVector; ++v) values[v] = j < kLanes ? next[v] : Epilogue::combine(values[v], next[v]);
       }
-      epilogue(batch, m, n, values, in);
+#pragma unroll
+      for (int step = 1; step < kLanes; step *= 2) {
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) values[v] = Epilogue::combine(values[v], shfl_xor(values[v], step));
+      }
+      if (has && i % kLanes == 0) epilogue(batch, m, n, values, epilogue.load(batch, m, n));
     }
     bar_sync(barrier, Threads);
   }
