@@ -31,7 +31,8 @@ struct MmaProblem {
   int together = 1;         // rows that are combined before the epilogue: a tile computes whole groups of them
   bool k_known = false;     // and not only estimated
   OperandCost a, b;
-  double result_bytes = 4;  // of one result: what the epilogue loads and stores
+  double result_bytes = 4;  // of one result: what the epilogue moves to and from memory
+  double result_access = 4; // and all that it loads and stores
   double result_work = 10;  // instructions of one result
   int element = 4;          // bytes, in shared memory
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;

@@ -253,6 +253,7 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.b_along_k = d.b_along_k;
   p.out_along_m = d.out_along_m;
   p.result_bytes = result_bytes(kernel, c);
+  p.result_access = bytes_of(kernel, c.epilogue);
   for (const Stmt& stmt : c.epilogue) {
     if (const Let* l = stmt.as<Let>()) p.result_work += static_cast<double>(count_flops(l->value));
     if (const Store* st = stmt.as<Store>()) p.result_work += static_cast<double>(count_flops(st->value));
