@@ -7,6 +7,7 @@
 #include "compiler/ops/rows.h"
 #include "passes/groups.h"
 #include "passes/match_attention.h"
+#include "passes/neighbours.h"
 #include "passes/passes.h"
 
 namespace ingot {
@@ -86,7 +87,8 @@ class Former {
   /// Why consumer n cannot join the epilogue of the group; null when it can.
   const char* epilogue_refusal(int group, NodeId id) {
     const Node& n = g_.node(id);
-    if (!groups_.is_free(id)) return "it belongs to another group already";
+    if (const char* why = reads_often(g_, n)) return why;
+    if (!groups_.is_free(id)) return "it is in the epilogue of another kernel already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
     if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     const auto* move = n.op->lowers_as<Movement>();
@@ -98,7 +100,7 @@ class Former {
     if (reduces) {
       if (const char* why = combine_rows_refusal(groups_, ctx_, group, id)) return why;
     } else if (!move && !is_pointwise(n)) {
-      return "it is not pointwise";
+      return "it gathers: each of its results may read any value";
     }
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
@@ -189,7 +191,7 @@ class Former {
   }
   const char* rows_refusal(int group, const Rows& r, NodeId id) {
     const Node& n = g_.node(id);
-    if (n.op->lowers_as<Contraction>()) return "it is a product";
+    if (const char* why = reads_often(g_, n)) return why;
     if (!groups_.is_free(id)) return "it belongs to another group already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
     if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
@@ -277,7 +279,7 @@ class Former {
     r.prologue_flops += scalar_flops(g_.node(id));
   }
   /// The group computes an element that its anchor reads once for each tile or tap.
-  static bool reads_often(const Group& r) { return r.kind != "points" && r.kind != "rows"; }
+  static bool repeats_reads(const Group& r) { return r.kind != "points" && r.kind != "rows"; }
   /// Why group `reader` cannot compute node n where it reads it; null when it can.
   const char* inline_refusal(int reader, NodeId id) {
     const Node& n = g_.node(id);
@@ -285,7 +287,7 @@ class Former {
     if (r.nodes.size() + r.inlined.size() >= kMaxNodes) return "the reader has reached its size limit";
     if (input_count(reader) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     if (r.kind == "points") return nullptr;
-    const bool many_reads = reads_often(r);
+    const bool many_reads = repeats_reads(r);
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
     if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position") return "a product would gather or interpolate each element many times";
     if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
@@ -305,7 +307,7 @@ class Former {
   }
   /// Parts are stored side by side, in the order that their readers want, rather than in another that these read through.
   bool orders_stored_parts(NodeId id, const std::vector<int>& who) const {
-    const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && reads_often(groups_.at(r)); });
+    const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && repeats_reads(groups_.at(r)); });
     const Node* n = &g_.node(id);
     if (!stored || n->op->name == "Concat") return false;
     for (const Movement* m = n->op->lowers_as<Movement>(); m && m->inverse; m = n->op->lowers_as<Movement>()) {
@@ -349,7 +351,7 @@ class Former {
     } else if (who.size() > 1) {
       for (int r : who)
         if (r >= 0 && joins_points(r, id)) return groups_.add(r, id);
-      ctx_.refuse(groups_.label(id), "its readers", "several kernels read the value, so it is stored once");
+      ctx_.refuse(groups_.label(id), kItsReaders, "several kernels read the value, so it is stored once");
     }
     groups_.add(groups_.open("points", NodeId()), id);
   }
