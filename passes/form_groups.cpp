@@ -38,6 +38,7 @@ class Former {
     tell_refusals();
     for (auto it = groups_.order().rbegin(); it != groups_.order().rend(); ++it)
       if (groups_.is_free(*it)) place(*it);
+    merge_points(groups_);
   }
   Groups& groups() { return groups_; }
 
@@ -196,6 +197,8 @@ class Former {
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
     if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     const bool reduction = n.op->lowers_as<Reduction>() != nullptr;
+    if (groups_[group].moved.valid()) return moved_rows_refusal(group, n);
+    if (may_move_rows(group, r, n)) return nullptr;
     if (!reduction && !is_pointwise(n)) return "it is neither pointwise nor a reduction over the same axes";
     const Shape& out = g_.value(n.outputs[0]).type.shape;
     if (reduction) {
@@ -211,6 +214,29 @@ class Former {
       if (v.valid() && !groups_.inside(group, v) && groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
     return nullptr;
   }
+  /// The rows are stored in another shape, and nothing else of them leaves: norms over groups of channels.
+  bool may_move_rows(int group, const Rows& r, const Node& n) const {
+    const auto* move = n.op->lowers_as<Movement>();
+    if (!move || n.op->name != "Reshape" || !same_shape(g_.value(n.inputs[0]).type.shape, r.shape)) return false;
+    for (NodeId m : groups_.at(group).nodes)
+      for (ValueId v : g_.node(m).outputs) {
+        const auto& users = g_.value(v).users;
+        const auto inside = [&](NodeId u) { return groups_.group_of(u) == group || g_.node(u).outputs[0] == n.outputs[0]; };
+        if (g_.is_output(v) || !std::all_of(users.begin(), users.end(), inside)) return false;
+      }
+    return g_.value(n.inputs[0]).users.size() == 1;
+  }
+  /// Why n does not join rows that are stored in another shape; null when it does.
+  const char* moved_rows_refusal(int group, const Node& n) {
+    const Shape& shape = g_.value(groups_[group].moved).type.shape;
+    if (!is_pointwise(n) || !same_shape(g_.value(n.outputs[0]).type.shape, shape)) return "its result has another shape than the rows are stored in";
+    for (ValueId v : n.inputs) {
+      if (!v.valid()) continue;
+      if (groups_.inside(group, v) && !same_shape(g_.value(v).type.shape, shape)) return "its result has another shape than the rows are stored in";
+      if (!groups_.inside(group, v) && groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
+    }
+    return nullptr;
+  }
   void grow_rows(int group) {
     const Rows r = rows_of(groups_[group].anchor);
     std::set<NodeId> refused;
@@ -221,6 +247,7 @@ class Former {
           if (refused.insert(u).second) refusals_.push_back({groups_[group].anchor, u, why});
           continue;
         }
+        if (may_move_rows(group, r, g_.node(u))) groups_[group].moved = g_.node(u).outputs[0];
         groups_.add(group, u);
         grown = true;
         break;
@@ -329,6 +356,10 @@ class Former {
       return p && is_formula(*p);
     });
   }
+  /// Whoever reads it widens it: narrower to read than to store, and no work.
+  bool widens(const Node& n) const {
+    return n.op->name == "Cast" && size_of(g_.value(n.inputs[0]).type.dtype) < size_of(g_.value(n.outputs[0]).type.dtype);
+  }
   void place(NodeId id) {
     const Node& n = g_.node(id);
     if (n.op->name == "Contiguous" || n.op->name == "ChannelsLast") return groups_.add(groups_.open("points", NodeId()), id);
@@ -336,7 +367,7 @@ class Former {
     if (orders_stored_parts(id, who)) return groups_.add(groups_.open("points", NodeId()), id);
     const char* why = who.size() == 1 && who[0] == -1 ? "it is an output of the model" : nullptr;
     const bool stored = std::find(who.begin(), who.end(), -1) != who.end();
-    if (!stored && (who.size() == 1 || is_movement(n) || is_formula(n))) {
+    if (!stored && (who.size() == 1 || is_movement(n) || is_formula(n) || widens(n))) {
       for (int r : who)
         if (const char* refusal = inline_refusal(r, id)) {
           why = refusal;
