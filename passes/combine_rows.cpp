@@ -6,6 +6,7 @@
 #include "compiler/ops/rows.h"
 #include "compiler/ops/spatial.h"
 #include "passes/groups.h"
+#include "passes/product_rates.h"
 #include "passes/typical.h"
 
 namespace ingot {
@@ -13,9 +14,6 @@ namespace {
 
 constexpr int64_t kTiles[] = {64, 128};  // rows of a tile
 constexpr int64_t kColumns = 8;          // of results, at least
-constexpr double kTensorRate = 10;       // products on tensor cores, beside plain f32 ones
-constexpr double kWithoutBoxes = 0.62;   // of that where operands do not arrive by TMA, as they do not for groups of rows
-constexpr double kLaunch = 2000;         // ns between two kernels
 // How much more than two kernels one may take with many rows: with few, it always wins.
 constexpr double kMayLose = 1.2;
 

@@ -316,7 +316,8 @@ class Former {
     if (r.kind == "points") return nullptr;
     const bool many_reads = repeats_reads(r);
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
-    if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position") return "a product would gather or interpolate each element many times";
+    if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position")
+      if (const char* why = gather_refusal(groups_, ctx_, reader, id)) return why;
     if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
     return nullptr;
   }
@@ -344,22 +345,6 @@ class Former {
     }
     return n->op->name == "Concat";
   }
-  /// Nothing in memory is behind it: whoever reads it computes it.
-  bool is_formula(const Node& n) const {
-    if (n.op->name == "Position" || n.op->name == "Values") return true;
-    if (!is_pointwise(n) && !is_movement(n)) return false;
-    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
-      if (!v.valid()) return true;
-      const Value& value = g_.value(v);
-      if (value.constant) return value.constant->count() == 1;
-      const Node* p = g_.producer(v);
-      return p && is_formula(*p);
-    });
-  }
-  /// Whoever reads it widens it: narrower to read than to store, and no work.
-  bool widens(const Node& n) const {
-    return n.op->name == "Cast" && size_of(g_.value(n.inputs[0]).type.dtype) < size_of(g_.value(n.outputs[0]).type.dtype);
-  }
   void place(NodeId id) {
     const Node& n = g_.node(id);
     if (n.op->name == "Contiguous" || n.op->name == "ChannelsLast") return groups_.add(groups_.open("points", NodeId()), id);
@@ -367,7 +352,7 @@ class Former {
     if (orders_stored_parts(id, who)) return groups_.add(groups_.open("points", NodeId()), id);
     const char* why = who.size() == 1 && who[0] == -1 ? "it is an output of the model" : nullptr;
     const bool stored = std::find(who.begin(), who.end(), -1) != who.end();
-    if (!stored && (who.size() == 1 || is_movement(n) || is_formula(n) || widens(n))) {
+    if (!stored && (who.size() == 1 || is_movement(n) || is_free_to_read(g_, n))) {
       for (int r : who)
         if (const char* refusal = inline_refusal(r, id)) {
           why = refusal;

@@ -59,6 +59,13 @@ void chain_groups(Groups& groups, const PassContext& ctx);
 /// (combine_rows.cpp).
 const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, int group, NodeId reduction);
 
+/// Whoever reads the node's result may compute it there: nothing in memory is behind it, or less than it would store
+/// (read_through.cpp).
+bool is_free_to_read(const Graph& graph, const Node& node);
+/// Why a product or window does not gather what this node gathers or interpolates; null when it does: pixels of an image that is
+/// enlarged, where that costs less than to store it (read_through.cpp).
+const char* gather_refusal(const Groups& groups, const PassContext& ctx, int reader, NodeId node);
+
 /// Joins pointwise kernels of one shape that read what the same kernels write: none of them has to wait for more than it did
 /// (merge_points.cpp).
 void merge_points(Groups& groups);

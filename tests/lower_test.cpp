@@ -271,6 +271,21 @@ TEST_CASE("pointwise work of one shape is one kernel, whatever reads its parts")
   for (int64_t n : {0, 1, 3})
     for (const TargetTraits& target : {TargetTraits{}, cuda_traits(90)}) CHECK(expect_equal(text, {{n, 9}, {n, 9}, {9, 5}}, target) == 2);
 }
+TEST_CASE("a convolution on a GPU reads the pixels that a Resize repeats where they come from") {
+  const char* text = R"(graph (%0 "x": f32[N,4,5,3]) where N in [0, inf] {
+  %1 = const "w": f32[24,4,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,24,5,3]
+  %3 = Relu(%2): f32[N,24,5,3]
+  %4 = Resize(%3) {sizes=[N, 24, 10, 6], scales=[1, 1, 2, 2], mode="nearest", transform="asymmetric", nearest="floor"}: f32[N,24,10,6]
+  %5 = const "v": f32[16,24,3,3] data 12
+  %6 = Conv(%4, %5) {kernel=[3, 3], strides=[1, 1], dilations=[1, 1], begins=[1, 1], ends=[1, 1]}: f32[N,16,10,6]
+  return %6 "y"
+})";
+  for (int64_t n : {0, 1, 3}) {
+    CHECK(expect_equal(text, {{n, 4, 5, 3}}) == 3);
+    CHECK(expect_equal(text, {{n, 4, 5, 3}}, cuda_traits(90)) == 2);
+  }
+}
 TEST_CASE("attention and layer norm") {
   for (int64_t b : {1, 2})
     for (int64_t s : {1, 7}) CHECK(expect_equal(kAttention, {{b, s, 8}}) <= 5);
