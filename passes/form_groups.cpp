@@ -95,7 +95,7 @@ class Former {
     const auto* move = n.op->lowers_as<Movement>();
     if (move && !move->inverse) return "the movement is not one to one";
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
-    if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
+    if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0]) && !puts_channels_last(n)) return "the channels stay last; the reader moves the data instead";
     if (move && !store_stays_contiguous(n) && !is_channels_first_view(n) && !(keeps_channels_last(group) && puts_channels_last(n))) return "stores would lose coalescing; the reader moves the data instead";
     const bool reduces = n.op->lowers_as<Reduction>() && !is_window(id);
     if (reduces) {

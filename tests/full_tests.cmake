@@ -4,6 +4,7 @@ ingot_test(cpu_contract_test LABELS numeric LINK ingot_codegen_llvm)
 ingot_test(run_time_test LABELS numeric fast LINK ingot_driver)
 ingot_test(open_axes_test LABELS numeric fast LINK ingot_driver)
 ingot_test(ordered_test LABELS numeric fast LINK ingot_driver)
+ingot_test(fusion_test LABELS golden fast LINK ingot_driver)
 
 add_executable(bench_cpu_contract EXCLUDE_FROM_ALL bench/cpu_contract.cpp)
 target_link_libraries(bench_cpu_contract PRIVATE ingot_codegen_llvm)
