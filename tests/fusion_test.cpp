@@ -88,6 +88,18 @@ TEST_CASE("a product of quantised operands, quantised again") {
   CHECK(kernels(m) == 1);
 }
 
+TEST_CASE("the Attention operator with grouped heads, causal or not, is one kernel") {
+  for (int causal : {0, 1}) {
+    onnx::Model m = new_model(23, 10);
+    add_input(m, "q", {"B", "8", "M", "16"}, kFloat16);
+    add_input(m, "k", {"B", "2", "M", "16"}, kFloat16);
+    add_input(m, "v", {"B", "2", "M", "16"}, kFloat16);
+    add_int(add_node(m, "Attention", {"q", "k", "v"}, {"y"}), "is_causal", causal);
+    add_output(m, "y");
+    CHECK(kernels(m) == 1);
+  }
+}
+
 TEST_CASE("GroupNormalization as PyTorch exports it, with its activation") {
   onnx::Model m = new_model();
   add_input(m, "x", {"N", "8", "6", "6"});
