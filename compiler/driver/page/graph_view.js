@@ -1,7 +1,7 @@
 'use strict';
 // One graph on a canvas: drawn from a layout, moved and zoomed by mouse, touch and keys, with an overview at its right edge.
 // Only what is in view is drawn, so thousands of nodes stay quick.
-const kOverview = 46, kLegible = 0.34, kLargest = 3, kSmallest = 0.01;
+const kOverview = 46, kLegible = 0.42, kLargest = 3, kSmallest = 0.01;
 
 class GraphView {
   /** `look`: {colour(node), title(node), note(node), pick(index)}; index is a position in graph.nodes. */
@@ -22,7 +22,7 @@ class GraphView {
   arrange(shown) {
     this.layout = layoutGraph(this.graph, shown);
     this.local = new Map(this.layout.ids.map((id, i) => [id, i]));
-    const nodes = this.layout.ids.filter((id) => !['input', 'output'].includes(this.graph.nodes[id].kind)).length;
+    const nodes = this.layout.ids.filter((id) => ['node', 'group'].includes(this.graph.nodes[id].kind)).length;
     this.counter.textContent = formatCount(nodes);
     this.home();
   }

@@ -66,7 +66,9 @@ function search() {
   const nodes = hits.filter((h) => h.node !== undefined).map((h) => h.node), groups = hits.filter((h) => h.group !== undefined).map((h) => h.group);
   beforeView.mark(nodes);
   afterView.mark(groups.map((k) => nodeOfGroup[k]));
-  const list = hits.slice(0, kShownResults).map((h, i) => el('li', {role: 'option', 'aria-selected': String(i === 0), onmousedown: (e) => { e.preventDefault(); take(i); }},
+  const list = hits.slice(0, kShownResults).map((h, i) => el('li', {
+    role: 'option', 'aria-selected': String(i === 0), onmousedown: (e) => { e.preventDefault(); take(i); },
+  },
     ...(h.group !== undefined ? [el('span', {class: 'what'}, 'kernel'), groupTitle(h.group)]
       : [el('span', {class: 'what'}, graphs.before.nodes[h.node].op), graphs.before.nodes[h.node].label])));
   const total = el('li', {class: 'total'}, `${formatCount(groups.length)} kernels, ${formatCount(nodes.length)} nodes`);
@@ -157,7 +159,8 @@ function start() {
   byId('title').textContent = file.slice(-2).join('/');
   byId('title').title = report.model;
   const figures = [['target', `${report.target.name}, ${report.target.precision}`], ['nodes', formatCount(report.nodes)],
-    ['kernels', `${report.kernels} (${report.kernels_unfused} unfused)`], ['bytes moved', `${formatBytes(report.bytes_before)} → ${formatBytes(report.bytes_after)}`],
+    ['kernels', `${report.kernels} (${report.kernels_unfused} unfused)`],
+    ['bytes moved', `${formatBytes(report.bytes_before)} → ${formatBytes(report.bytes_after)}`],
     ['floor', formatBytes(report.bytes_floor)], ['operations', formatFlops(report.flops)], ['arena', formatBytes(report.arena_bytes)],
     ['at the roof', formatTime(totalTime)]];
   byId('figures').append(...figures.map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value))));
