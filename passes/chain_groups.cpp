@@ -142,6 +142,7 @@ class Chainer {
   }
   bool is_stage_group(int group) const {
     const std::string& kind = groups_.at(group).kind;
+    if (groups_.at(group).moved.valid()) return false;
     return !groups_.at(group).nodes.empty() && (kind == "contraction" || kind == "rows" || kind == "chain");
   }
   /// The group that v comes from, through free nodes that only lead to `group`.

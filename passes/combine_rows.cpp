@@ -6,6 +6,7 @@
 #include "compiler/ops/rows.h"
 #include "compiler/ops/spatial.h"
 #include "passes/groups.h"
+#include "passes/product_rates.h"
 #include "passes/typical.h"
 
 namespace ingot {
@@ -13,9 +14,6 @@ namespace {
 
 constexpr int64_t kTiles[] = {64, 128};  // rows of a tile
 constexpr int64_t kColumns = 8;          // of results, at least
-constexpr double kTensorRate = 10;       // products on tensor cores, beside plain f32 ones
-constexpr double kWithoutBoxes = 0.62;   // of that where operands do not arrive by TMA, as they do not for groups of rows
-constexpr double kLaunch = 2000;         // ns between two kernels
 // How much more than two kernels one may take with many rows: with few, it always wins.
 constexpr double kMayLose = 1.2;
 
@@ -77,11 +75,11 @@ const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, i
   const Graph& g = groups.graph();
   const Group& own = groups.at(group);
   const Node &n = g.node(id), &product = g.node(own.anchor);
-  if (ctx.target.kind != TargetKind::Cuda || ctx.target.compute_capability < 80 || own.kind != "contraction") return "it is not pointwise";
+  if (ctx.target.kind != TargetKind::Cuda || ctx.target.compute_capability < 80 || own.kind != "contraction") return "the reader reduces values that different blocks compute";
   const NodeView view(g, n);
   const ReductionForm form = n.op->lowers_as<Reduction>()->form(*view);
   const RowDims dims = row_dims(g, product);
-  if (form.axes.empty() || !dims.fits || form.combine >= Combine::ArgMax) return "it is not pointwise";
+  if (form.axes.empty() || !dims.fits || form.combine >= Combine::ArgMax) return "the reader reduces values that different blocks compute";
   if (std::find(form.axes.begin(), form.axes.end(), dims.columns) != form.axes.end()) return "it reduces the columns of the product, which no tile holds";
   if (!multiplied_in_halves(g.value(product.outputs[0]).type) || g.value(n.outputs[0]).type.dtype != g.value(product.outputs[0]).type.dtype)
     return "results of this type do not come from tensor cores";

@@ -7,6 +7,7 @@
 #include "compiler/ops/rows.h"
 #include "passes/groups.h"
 #include "passes/match_attention.h"
+#include "passes/neighbours.h"
 #include "passes/passes.h"
 
 namespace ingot {
@@ -37,6 +38,7 @@ class Former {
     tell_refusals();
     for (auto it = groups_.order().rbegin(); it != groups_.order().rend(); ++it)
       if (groups_.is_free(*it)) place(*it);
+    merge_points(groups_);
   }
   Groups& groups() { return groups_; }
 
@@ -86,19 +88,20 @@ class Former {
   /// Why consumer n cannot join the epilogue of the group; null when it can.
   const char* epilogue_refusal(int group, NodeId id) {
     const Node& n = g_.node(id);
-    if (!groups_.is_free(id)) return "it belongs to another group already";
+    if (const char* why = reads_often(g_, n)) return why;
+    if (!groups_.is_free(id)) return "it is in the epilogue of another kernel already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
     if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     const auto* move = n.op->lowers_as<Movement>();
     if (move && !move->inverse) return "the movement is not one to one";
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
-    if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0])) return "the channels stay last; the reader moves the data instead";
+    if (move && keeps_channels_last(group) && !g_.is_output(n.outputs[0]) && !puts_channels_last(n)) return "the channels stay last; the reader moves the data instead";
     if (move && !store_stays_contiguous(n) && !is_channels_first_view(n) && !(keeps_channels_last(group) && puts_channels_last(n))) return "stores would lose coalescing; the reader moves the data instead";
     const bool reduces = n.op->lowers_as<Reduction>() && !is_window(id);
     if (reduces) {
       if (const char* why = combine_rows_refusal(groups_, ctx_, group, id)) return why;
     } else if (!move && !is_pointwise(n)) {
-      return "it is not pointwise";
+      return "it gathers: each of its results may read any value";
     }
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
@@ -189,11 +192,13 @@ class Former {
   }
   const char* rows_refusal(int group, const Rows& r, NodeId id) {
     const Node& n = g_.node(id);
-    if (n.op->lowers_as<Contraction>()) return "it is a product";
+    if (const char* why = reads_often(g_, n)) return why;
     if (!groups_.is_free(id)) return "it belongs to another group already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
     if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     const bool reduction = n.op->lowers_as<Reduction>() != nullptr;
+    if (groups_[group].moved.valid()) return moved_rows_refusal(group, n);
+    if (may_move_rows(group, r, n)) return nullptr;
     if (!reduction && !is_pointwise(n)) return "it is neither pointwise nor a reduction over the same axes";
     const Shape& out = g_.value(n.outputs[0]).type.shape;
     if (reduction) {
@@ -209,6 +214,29 @@ class Former {
       if (v.valid() && !groups_.inside(group, v) && groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
     return nullptr;
   }
+  /// The rows are stored in another shape, and nothing else of them leaves: norms over groups of channels.
+  bool may_move_rows(int group, const Rows& r, const Node& n) const {
+    const auto* move = n.op->lowers_as<Movement>();
+    if (!move || n.op->name != "Reshape" || !same_shape(g_.value(n.inputs[0]).type.shape, r.shape)) return false;
+    for (NodeId m : groups_.at(group).nodes)
+      for (ValueId v : g_.node(m).outputs) {
+        const auto& users = g_.value(v).users;
+        const auto inside = [&](NodeId u) { return groups_.group_of(u) == group || g_.node(u).outputs[0] == n.outputs[0]; };
+        if (g_.is_output(v) || !std::all_of(users.begin(), users.end(), inside)) return false;
+      }
+    return g_.value(n.inputs[0]).users.size() == 1;
+  }
+  /// Why n does not join rows that are stored in another shape; null when it does.
+  const char* moved_rows_refusal(int group, const Node& n) {
+    const Shape& shape = g_.value(groups_[group].moved).type.shape;
+    if (!is_pointwise(n) || !same_shape(g_.value(n.outputs[0]).type.shape, shape)) return "its result has another shape than the rows are stored in";
+    for (ValueId v : n.inputs) {
+      if (!v.valid()) continue;
+      if (groups_.inside(group, v) && !same_shape(g_.value(v).type.shape, shape)) return "its result has another shape than the rows are stored in";
+      if (!groups_.inside(group, v) && groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
+    }
+    return nullptr;
+  }
   void grow_rows(int group) {
     const Rows r = rows_of(groups_[group].anchor);
     std::set<NodeId> refused;
@@ -219,6 +247,7 @@ class Former {
           if (refused.insert(u).second) refusals_.push_back({groups_[group].anchor, u, why});
           continue;
         }
+        if (may_move_rows(group, r, g_.node(u))) groups_[group].moved = g_.node(u).outputs[0];
         groups_.add(group, u);
         grown = true;
         break;
@@ -281,7 +310,7 @@ class Former {
     r.prologue_flops += scalar_flops(g_.node(id));
   }
   /// The group computes an element that its anchor reads once for each tile or tap.
-  static bool reads_often(const Group& r) { return r.kind != "points" && r.kind != "rows"; }
+  static bool repeats_reads(const Group& r) { return r.kind != "points" && r.kind != "rows"; }
   /// Why group `reader` cannot compute node n where it reads it; null when it can.
   const char* inline_refusal(int reader, NodeId id) {
     const Node& n = g_.node(id);
@@ -289,9 +318,10 @@ class Former {
     if (r.nodes.size() + r.inlined.size() >= kMaxNodes) return "the reader has reached its size limit";
     if (input_count(reader) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     if (r.kind == "points") return nullptr;
-    const bool many_reads = reads_often(r);
+    const bool many_reads = repeats_reads(r);
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
-    if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position") return "a product would gather or interpolate each element many times";
+    if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position")
+      if (const char* why = gather_refusal(groups_, ctx_, reader, id)) return why;
     if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
     return nullptr;
   }
@@ -309,7 +339,7 @@ class Former {
   }
   /// Parts are stored side by side, in the order that their readers want, rather than in another that these read through.
   bool orders_stored_parts(NodeId id, const std::vector<int>& who) const {
-    const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && reads_often(groups_.at(r)); });
+    const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && repeats_reads(groups_.at(r)); });
     const Node* n = &g_.node(id);
     if (!stored || n->op->name == "Concat") return false;
     for (const Movement* m = n->op->lowers_as<Movement>(); m && m->inverse; m = n->op->lowers_as<Movement>()) {
@@ -319,18 +349,6 @@ class Former {
     }
     return n->op->name == "Concat";
   }
-  /// Nothing in memory is behind it: whoever reads it computes it.
-  bool is_formula(const Node& n) const {
-    if (n.op->name == "Position" || n.op->name == "Values") return true;
-    if (!is_pointwise(n) && !is_movement(n)) return false;
-    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
-      if (!v.valid()) return true;
-      const Value& value = g_.value(v);
-      if (value.constant) return value.constant->count() == 1;
-      const Node* p = g_.producer(v);
-      return p && is_formula(*p);
-    });
-  }
   void place(NodeId id) {
     const Node& n = g_.node(id);
     if (n.op->name == "Contiguous" || n.op->name == "ChannelsLast") return groups_.add(groups_.open("points", NodeId()), id);
@@ -338,7 +356,7 @@ class Former {
     if (orders_stored_parts(id, who)) return groups_.add(groups_.open("points", NodeId()), id);
     const char* why = who.size() == 1 && who[0] == -1 ? "it is an output of the model" : nullptr;
     const bool stored = std::find(who.begin(), who.end(), -1) != who.end();
-    if (!stored && (who.size() == 1 || is_movement(n) || is_formula(n))) {
+    if (!stored && (who.size() == 1 || is_movement(n) || is_free_to_read(g_, n))) {
       for (int r : who)
         if (const char* refusal = inline_refusal(r, id)) {
           why = refusal;
@@ -353,7 +371,7 @@ class Former {
     } else if (who.size() > 1) {
       for (int r : who)
         if (r >= 0 && joins_points(r, id)) return groups_.add(r, id);
-      ctx_.refuse(groups_.label(id), "its readers", "several kernels read the value, so it is stored once");
+      ctx_.refuse(groups_.label(id), kItsReaders, "several kernels read the value, so it is stored once");
     }
     groups_.add(groups_.open("points", NodeId()), id);
   }

@@ -1,6 +1,6 @@
 #include "passes/groups.h"
 
-#include <fmt/format.h>
+#include "passes/neighbours.h"
 
 namespace ingot {
 
@@ -62,9 +62,6 @@ bool Groups::depends_on(ValueId start, int group) const {
   return false;
 }
 
-std::string Groups::label(NodeId id) const {
-  const Node& n = graph_.node(id);
-  return n.origin.nodes.empty() ? std::string(n.op->name) : fmt::format("{} \"{}\"", n.op->name, n.origin.nodes[0]);
-}
+std::string Groups::label(NodeId id) const { return node_label(graph_.node(id)); }
 
 }  // namespace ingot

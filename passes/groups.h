@@ -15,6 +15,7 @@ struct Group {
   std::set<NodeId> inlined;         // movement computed again inside this group, owned by none or another
   std::set<NodeId> prologue;        // nodes that the anchor reads through: repeated for each of its tiles or taps
   int64_t prologue_flops = 0;       // of one element
+  ValueId moved;                    // rows: what they are stored as, in another shape; invalid: as they are
 };
 
 class Groups {
@@ -57,6 +58,17 @@ void chain_groups(Groups& groups, const PassContext& ctx);
 /// Why the results of the product's group are not combined by this reduction of its rows in its epilogue; null when they are
 /// (combine_rows.cpp).
 const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, int group, NodeId reduction);
+
+/// Whoever reads the node's result may compute it there: nothing in memory is behind it, or less than it would store
+/// (read_through.cpp).
+bool is_free_to_read(const Graph& graph, const Node& node);
+/// Why a product or window does not gather what this node gathers or interpolates; null when it does: pixels of an image that is
+/// enlarged, where that costs less than to store it (read_through.cpp).
+const char* gather_refusal(const Groups& groups, const PassContext& ctx, int reader, NodeId node);
+
+/// Joins pointwise kernels of one shape that read what the same kernels write: none of them has to wait for more than it did
+/// (merge_points.cpp).
+void merge_points(Groups& groups);
 
 /// Replaces the nodes of each group by one fused node.
 Status build_groups(Graph& graph, Groups& groups);

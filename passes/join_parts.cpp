@@ -8,6 +8,7 @@
 
 #include "compiler/expr/simplify.h"
 #include "passes/join_bodies.h"
+#include "passes/neighbours.h"
 #include "passes/passes.h"
 #include "passes/typical.h"
 
@@ -60,12 +61,17 @@ class Joiner {
     if (!tree) return false;
     std::vector<Part> parts;
     if (const char* why = refusal(n, *tree, parts)) {
-      const Origin& o = n.origin;
-      ctx_.refuse(o.nodes.empty() ? "Concat" : o.nodes[0], "its parts", why);
+      ctx_.refuse(label_of(*n.body), kItsParts, why);
       return false;
     }
     apply(id, *tree, parts);
     return true;
+  }
+
+  static std::string label_of(const Graph& body) {
+    for (NodeId id : body.order())
+      if (body.node(id).op->name == "Concat") return node_label(body.node(id));
+    return "Concat";
   }
 
   // ---- policy ------------------------------------------------------------------------------------------------------------

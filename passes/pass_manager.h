@@ -17,6 +17,9 @@ namespace ingot {
 struct Refusal {
   std::string producer, consumer, reason;
 };
+// Consumers that stand for several: all that read what the producer computes, all that a concatenation joins.
+constexpr const char* kItsReaders = "its readers";
+constexpr const char* kItsParts = "its parts";
 
 struct PassContext {
   TargetTraits target;

@@ -49,6 +49,11 @@ head -c 5000 "$work/digits.ingot" >"$work/cut.ingot"
 expect_error "cut" "$ingot" run "$work/cut.ingot" --device cpu
 expect "equals the unfused one" "$ingot" check "$model" --device cpu
 expect '"kernels": 9' "$ingot" inspect "$model" --json
+expect "page.html" "$ingot" inspect "$model" --html "$work/page.html"
+[[ -s $work/page.html ]] || { echo "FAIL: inspect --html wrote no page"; bad=1; }
+expect_error "cannot be written" "$ingot" inspect "$model" --html "$work/none/page.html"
+expect_error "an .ingot file has no graph" "$ingot" inspect "$work/digits.ingot" --html "$work/page.html"
+expect "the reader is a product" "$ingot" inspect "$model" --explain
 expect "entries" "$ingot" cache stats
 expect "0 damaged" "$ingot" cache verify
 exit $bad

@@ -232,6 +232,60 @@ TEST_CASE("a convolution block with squeeze and excite") {
     for (int64_t h : {1, 5, 8}) CHECK(expect_equal(kBlock, {{n, 4, h, 6}}) == 2);
   expect_equal(kBlock, {{0, 4, 5, 6}});
 }
+TEST_CASE("norms over groups of channels are one kernel, with what follows in the shape of the image") {
+  const char* text = R"(graph (%0 "x": f32[N,12,5,H]) where N in [0, inf], H in [1, inf] {
+  %1 = const "scale": f32[12] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+  %2 = const "bias": f32[12] {12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}
+  %3 = GroupNormalization(%0, %1, %2) {groups=3}: f32[N,12,5,H]
+  %4 = Sigmoid(%3): f32[N,12,5,H]
+  %5 = Mul(%3, %4): f32[N,12,5,H]
+  %6 = Add(%5, %0): f32[N,12,5,H]
+  return %6 "y", %3 "norm"
+})";
+  for (int64_t n : {0, 1, 3})
+    for (int64_t h : {1, 4, 7})
+      for (const TargetTraits& target : {TargetTraits{}, cuda_traits(90)}) CHECK(expect_equal(text, {{n, 12, 5, h}}, target) == 1);
+}
+TEST_CASE("a norm of channels between convolutions, whose channels are last on a GPU") {
+  const char* text = R"(graph (%0 "x": f32[N,4,6,5]) where N in [0, inf] {
+  %1 = const "w": f32[8,4,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,8,6,5]
+  %3 = const "scale": f32[8] data 12
+  %4 = const "bias": f32[8] data 13
+  %5 = InstanceNormalization(%2, %3, %4) {groups=0}: f32[N,8,6,5]
+  %6 = Relu(%5): f32[N,8,6,5]
+  %7 = const "v": f32[4,8,1,1] data 14
+  %8 = Conv(%6, %7) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,4,6,5]
+  return %8 "y"
+})";
+  for (int64_t n : {0, 1, 3})
+    for (const TargetTraits& target : {TargetTraits{}, cuda_traits(90)}) CHECK(expect_equal(text, {{n, 4, 6, 5}}, target) == 3);
+}
+TEST_CASE("pointwise work of one shape is one kernel, whatever reads its parts") {
+  const char* text = R"(graph (%0 "a": f32[N,9], %1 "b": f32[N,9], %2 "w": f32[9,5]) where N in [0, inf] {
+  %3 = Exp(%0): f32[N,9]
+  %4 = Tanh(%1): f32[N,9]
+  %5 = MatMul(%4, %2): f32[N,5]
+  return %3 "y", %5 "z"
+})";
+  for (int64_t n : {0, 1, 3})
+    for (const TargetTraits& target : {TargetTraits{}, cuda_traits(90)}) CHECK(expect_equal(text, {{n, 9}, {n, 9}, {9, 5}}, target) == 2);
+}
+TEST_CASE("a convolution on a GPU reads the pixels that a Resize repeats where they come from") {
+  const char* text = R"(graph (%0 "x": f32[N,4,5,3]) where N in [0, inf] {
+  %1 = const "w": f32[24,4,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,24,5,3]
+  %3 = Relu(%2): f32[N,24,5,3]
+  %4 = Resize(%3) {sizes=[N, 24, 10, 6], scales=[1, 1, 2, 2], mode="nearest", transform="asymmetric", nearest="floor"}: f32[N,24,10,6]
+  %5 = const "v": f32[16,24,3,3] data 12
+  %6 = Conv(%4, %5) {kernel=[3, 3], strides=[1, 1], dilations=[1, 1], begins=[1, 1], ends=[1, 1]}: f32[N,16,10,6]
+  return %6 "y"
+})";
+  for (int64_t n : {0, 1, 3}) {
+    CHECK(expect_equal(text, {{n, 4, 5, 3}}) == 3);
+    CHECK(expect_equal(text, {{n, 4, 5, 3}}, cuda_traits(90)) == 2);
+  }
+}
 TEST_CASE("attention and layer norm") {
   for (int64_t b : {1, 2})
     for (int64_t s : {1, 7}) CHECK(expect_equal(kAttention, {{b, s, 8}}) <= 5);

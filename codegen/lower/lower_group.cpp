@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "codegen/lower/axis_order.h"
 #include "codegen/lower/group_parts.h"
 #include "compiler/expr/simplify.h"
@@ -149,6 +152,10 @@ class RowsLowering {
     }
     Body last;
     const Index full = full_index(fresh_columns());
+    if (const ValueId moved = rows_to_move(); moved.valid()) {
+      k_.body.push_back({Loop{axes_of(columns_of(full)), epilogue_of(values_, moved, full, values_.at(moved, full))}});
+      return;
+    }
     for (ValueId v : body_.outputs) {
       const ValueId from = unmoved(body_, v);
       const bool of_row = values_.is_bound(from);
@@ -161,6 +168,26 @@ class RowsLowering {
 
  private:
   bool reduced(size_t d) const { return std::find(axes_.begin(), axes_.end(), d) != axes_.end(); }
+  /// The rows that movement takes to another shape in which work goes on, if there are any: nothing else leaves the group then.
+  ValueId rows_to_move() const {
+    std::set<ValueId> computed;  // from a reduction
+    for (NodeId id : body_.order()) {
+      const Node& n = body_.node(id);
+      const bool follows = std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return computed.count(v) > 0; });
+      const auto* move = n.op->lowers_as<Movement>();
+      if (follows && move && move->inverse && same_shape(body_.value(n.inputs[0]).type.shape, shape_) && goes_on(n.outputs[0]))
+        return n.inputs[0];
+      if (follows || n.op->lowers_as<Reduction>()) computed.insert(n.outputs.begin(), n.outputs.end());
+    }
+    return {};
+  }
+  /// Something but movement reads v, directly or behind movement.
+  bool goes_on(ValueId v) const {
+    const auto& users = body_.value(v).users;
+    return std::any_of(users.begin(), users.end(), [&](NodeId u) {
+      return !body_.node(u).op->lowers_as<Movement>() || goes_on(body_.node(u).outputs[0]);
+    });
+  }
   Index fresh_columns() { return fresh_index("c" + std::to_string(stage_++) + "_", column_shape()); }
   Shape column_shape() const {
     Shape s;

@@ -27,15 +27,20 @@ ValueId causal_mask(Compose& g, const Expr& rows, const Expr& columns, const Exp
 
 namespace {
 
-/// Scores with the query heads of one key head laid behind each other, so that no key is copied for them.
+/// The product of heads that share a key head. With one query each they are rows of one product. Otherwise the key head is
+/// read again for each of them, in place: no copy is made, and the scores keep the shape that an attention kernel takes.
 ValueId grouped_product(Compose& g, ValueId x, ValueId y, const Expr& kv_heads) {
   if (g.failed()) return x;
-  const Shape s = g.shape(x);
+  const Shape s = g.shape(x), t = g.shape(y);
   if (proves_equal(s[1], kv_heads)) return g.matmul(x, y);
   const Expr share = simplify(floor_div(s[1], kv_heads));
-  const ValueId grouped = g.matmul(g.reshape(x, {s[0], kv_heads, simplify(share * s[2]), s[3]}), y);
+  if (!s[2].is_const(1)) {
+    const ValueId shared = g.expand(g.reshape(y, {t[0], kv_heads, 1, t[2], t[3]}), {t[0], kv_heads, share, t[2], t[3]});
+    return g.matmul(x, g.reshape(shared, {t[0], s[1], t[2], t[3]}));
+  }
+  const ValueId grouped = g.matmul(g.reshape(x, {s[0], kv_heads, share, s[3]}), y);
   if (g.failed()) return x;
-  return g.reshape(grouped, {s[0], s[1], s[2], g.shape(grouped)[3]});
+  return g.reshape(grouped, {s[0], s[1], s[2], t[3]});
 }
 
 }  // namespace
@@ -57,7 +62,7 @@ AttentionValues attend(Compose& g, const AttentionParts& p) {
   if (p.keep.valid()) scores = g.where(p.keep, scores, g.scalar(g.dtype(scores), -INFINITY));
   out.biased = scores;
   scores = g.cast(scores, p.softmax_type);
-  if (p.bias.valid() || p.keep.valid()) {
+  if (p.bias.valid() || (p.keep.valid() && !p.rows_see)) {
     // A row of -inf only has no maximum to subtract.
     const ValueId top = g.unary("FiniteOrZero", g.reduce("ReduceMax", scores, {3}));
     const ValueId e = g.unary("Exp", g.sub(scores, top)), sum = g.reduce("ReduceSum", e, {3});
@@ -148,6 +153,7 @@ Result<Values> import_attention(ImportContext& c) {
   const int64_t precision = INGOT_TRY(c.node.int_or("softmax_precision", 0));
   p.softmax_type = compute_type(precision ? INGOT_TRY(dtype_from_onnx(precision)) : c.type(0).dtype);
   if (c.has(3)) INGOT_TRY(read_mask(c, g, g.shape(p.k)[2], p));
+  p.rows_see = !c.has(3) && !c.has(6);  // causality alone leaves the first key to each
   p.keep = both(g, p.keep, visible(c, g, p, past, INGOT_TRY(c.node.int_or("is_causal", 0)) != 0));
   const AttentionValues a = attend(g, p);
   const int64_t mode = INGOT_TRY(c.node.int_or("qk_matmul_output_mode", 0));

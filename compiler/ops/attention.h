@@ -13,6 +13,7 @@ struct AttentionParts {
   ValueId bias{};              // added to the scores [B, Hq, S, T], by broadcasting; may be invalid
   ValueId keep{};              // bool, broadcast likewise: false scores count as -inf; may be invalid
   DType softmax_type = DType::F32;
+  bool rows_see = false;       // `keep` leaves at least one key to each row
 };
 struct AttentionValues {
   ValueId y;                            // [B, Hq, S, E]
