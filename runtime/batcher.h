@@ -59,6 +59,7 @@ class Batcher {
 struct BatchSpeed {
   int64_t batch = 0;
   double ms = 0, rows_per_second = 0;
+  double plan_us = 0;  // host time of planning this size, which was new to the session
 };
 /// The number of the symbol that is the batch, or an Error that says why there is none.
 Result<int32_t> batch_symbol(const Program& program);

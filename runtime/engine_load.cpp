@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "compiler/support/hash.h"
@@ -233,6 +234,7 @@ class ProgramReader {
     out.shared_bytes = k.shared_bytes();
     out.scratch_bytes = k.scratch_bytes();
     out.waits_for_inputs = k.waits_for_inputs();
+    out.tensor_cost = std::clamp(k.tensor_cost(), 0, 64);
     for (const fb::Binary* b : each(k.binaries())) {
       const uint64_t stored = b->stored() ? b->stored() : b->size();
       if (b->offset() > s_.code.size || stored > s_.code.size - b->offset())

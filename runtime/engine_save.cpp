@@ -159,7 +159,7 @@ class ProgramWriter {
     });
     const auto name = b_.CreateString(k.name), summary = b_.CreateString(k.summary), source = b_.CreateString(k.source);
     return fb::CreateKernel(b_, name, summary, b_.CreateVectorOfStrings(k.nodes), source, binaries, k.threads,
-                            k.shared_bytes, k.scratch_bytes, k.waits_for_inputs);
+                            k.shared_bytes, k.scratch_bytes, k.waits_for_inputs, k.tensor_cost);
   }
 
   Pool &code_, &weights_;

@@ -35,7 +35,12 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Engine> e
   return session;
 }
 
-Status Session::synchronize() { return engine_->device()->synchronize(stream_.get()); }
+Status Session::synchronize() {
+  Status status = engine_->device()->synchronize(stream_.get());
+  if (!status && !options_.synchronous)
+    status.error().add(fmt::format("in a run of '{}'; INGOT_SYNC_LAUNCHES=1 names the kernel and its nodes", engine_->program().model_name));
+  return status;
+}
 
 Result<std::vector<Tensor>> Session::run(const std::vector<Tensor>& inputs) {
   const NvtxRange range(engine_->program().model_name);

@@ -74,6 +74,7 @@ struct KernelTime {
   double start_ms = 0;             // since the first launch
   int64_t bytes = 0, flops = 0;
   int32_t lane = 0;
+  int32_t tensor_cost = 0;  // KernelInfo::tensor_cost
 };
 struct Profile {
   std::vector<KernelTime> kernels;  // in the order of launches
@@ -197,7 +198,7 @@ class Session {
   Status place_slots(Plan& plan) const;
   bool worth_lanes(const Plan& plan) const;
   // memory: session_memory.cpp
-  Status reserve(DeviceMemory& memory, uint64_t bytes, const std::string& what);
+  Status reserve(DeviceMemory& memory, uint64_t bytes, const std::string& what, uint64_t most = UINT64_MAX);
   Status reserve_arena(const Plan& plan);
   Result<Plan*> stage_inputs(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, Addresses& at);
   Status fetch_outputs(std::vector<Tensor>& outputs);

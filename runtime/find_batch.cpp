@@ -46,7 +46,7 @@ Result<std::vector<BatchSpeed>> measure_batches(const std::shared_ptr<const Engi
       ++runs;
       elapsed = std::chrono::duration<double>(Clock::now() - start).count();
     } while (elapsed < seconds || runs < 3);
-    speeds.push_back({rows, elapsed * 1000 / runs, static_cast<double>(rows) * runs / elapsed});
+    speeds.push_back({rows, elapsed * 1000 / runs, static_cast<double>(rows) * runs / elapsed, session->counters().last_plan_us});
     const size_t n = speeds.size();
     if (n >= 3 && speeds[n - 1].rows_per_second < speeds[n - 3].rows_per_second * 1.02) break;
   }

@@ -80,6 +80,9 @@ struct KernelInfo {
   int64_t scratch_bytes = 0;  // CPU: bytes of `scratch`, 64-byte aligned
   // CUDA: begins with griddepcontrol.wait, so that it may start before its predecessor ends.
   bool waits_for_inputs = false;
+  // CUDA: what a product costs on tensor cores, in products of 16-bit values: 1, 2 (tf32), 6 (three tf32 products of an fp32
+  // one); 0: it runs elsewhere. For the roof of a profile.
+  int32_t tensor_cost = 0;
 };
 
 /// How copies by box (TMA) see one argument of a launch: a CUtensorMap but for the address. The kernel takes it after its dims.

@@ -1,22 +1,29 @@
 // The memory of a Session: the arena, device copies of host inputs and outputs, and giving all of it back.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "runtime/executor.h"
 #include "runtime/memory.h"
 
 namespace ingot::runtime {
-Status Session::reserve(DeviceMemory& memory, uint64_t bytes, const std::string& what) {
+
+/// The first allocation is exact. One that grows takes at least a quarter more than was held, if it may and that is to be
+/// had: shapes that grow step by step then cost a logarithm of allocations, each of which waits and drops all recordings.
+Status Session::reserve(DeviceMemory& memory, uint64_t bytes, const std::string& what, uint64_t most) {
   if (memory.data() && memory.bytes() >= bytes) return {};
   const auto& device = engine_->device();
+  const uint64_t held = memory.bytes(), roomy = std::max(bytes, std::min(held + held / 4, most));
   if (memory.data() && stream_) INGOT_TRY(device->synchronize(stream_.get()));
   memory = DeviceMemory();
   ++addresses_;
   drop_recordings(nullptr);
-  auto fresh = device->allocate(bytes);
+  uint64_t taken = roomy;
+  auto fresh = device->allocate(taken);
+  if (!fresh && roomy > bytes) fresh = device->allocate(taken = bytes);
   if (!fresh) return out_of_memory(*device, bytes, what, fresh.error());
-  memory = DeviceMemory(device, fresh.value(), bytes);
+  memory = DeviceMemory(device, fresh.value(), taken);
   return {};
 }
 
@@ -42,7 +49,7 @@ Status Session::reserve_arena(const Plan& plan) {
                       fmt::format("{} needed for {}; this session may use {}", human(plan.arena_bytes), what,
                                   human(options_.max_arena_bytes)));
   ++counters_.arena_growths;
-  return reserve(arena_, plan.arena_bytes, what);
+  return reserve(arena_, plan.arena_bytes, what, options_.max_arena_bytes);
 }
 
 Result<Session::Plan*> Session::stage_inputs(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
@@ -79,7 +86,7 @@ Status Session::fetch_outputs(std::vector<Tensor>& outputs) {
     for (size_t i = 0; i < outputs.size(); ++i)
       INGOT_TRY(
           device->copy_to_host(outputs[i].mutable_data(), output_memory_[i].data(), outputs[i].bytes(), stream_.get()));
-  return device->synchronize(stream_.get());
+  return synchronize();
 }
 
 Status Session::trim() {

@@ -36,6 +36,7 @@ Result<Profile> Session::profile(const std::vector<Tensor>& inputs) {
       time.name = info.name;
       time.summary = info.summary;
       time.nodes = info.nodes;
+      time.tensor_cost = info.tensor_cost;
       time.bytes = plan->lines[step.instruction->bytes];
       time.flops = plan->lines[step.instruction->flops];
     }

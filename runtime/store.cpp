@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSums = "checksums";
 constexpr const char* kKeyFile = "key";
+constexpr const char* kTally = "written";
+constexpr const char* kPrivate = "tmp-";
+constexpr auto kAbandoned = std::chrono::hours(1);  // no entry takes as long to write
 constexpr size_t kShortValue = 100;
 constexpr size_t kKeyDigits = 32;
 
@@ -89,6 +93,32 @@ void for_each_entry(const std::string& root, F visit) {
     if (shard.path().filename().string().size() != 2) continue;
     for (const fs::directory_entry& entry : fs::directory_iterator(shard.path(), ec))
       if (is_key(entry.path().filename().string())) visit(entry.path());
+  }
+}
+
+/// Notes that something was written and returns what all processes have written since the cap was last looked at, in bytes.
+/// The note is the length of a file, a byte for each kilobyte, which appending extends for everyone at once: many short
+/// processes would each stay below a limit of their own.
+uint64_t add_to_tally(const std::string& root, uint64_t bytes) {
+  const int fd = ::open((fs::path(root) / kTally).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return 0;
+  const std::string marks((bytes + 1023) / 1024, '.');
+  const ssize_t written = ::write(fd, marks.data(), marks.size());
+  struct stat info {};
+  const bool ok = written > 0 && ::fstat(fd, &info) == 0;
+  ::close(fd);
+  return ok ? static_cast<uint64_t>(info.st_size) * 1024 : 0;
+}
+
+/// Removes what processes that were killed were writing; with `all`, what others may be writing now, too.
+void remove_unfinished(const std::string& root, bool all) {
+  std::error_code ec;
+  const auto limit = fs::file_time_type::clock::now() - kAbandoned;
+  for (const fs::directory_entry& e : fs::directory_iterator(root, ec)) {
+    if (e.path().filename().string().rfind(kPrivate, 0) != 0) continue;
+    std::error_code bad;
+    const auto changed = fs::last_write_time(e.path(), bad);
+    if (all || (!bad && changed < limit)) fs::remove_all(e.path(), bad);
   }
 }
 
@@ -170,7 +200,7 @@ void Store::put(const StoreKey& store_key, const StoreFiles& contents) {
   files[kKeyFile].assign(key_text.begin(), key_text.end());
   static std::atomic<uint64_t> turn{0};
   const std::string final_folder = folder_of(key.hex());
-  const std::string private_folder = fmt::format("{}/tmp-{}-{}-{}", root_, ::getpid(), ++turn, key.hex(8));
+  const std::string private_folder = fmt::format("{}/{}{}-{}-{}", root_, kPrivate, ::getpid(), ++turn, key.hex(8));
   std::error_code ec;
   fs::create_directories(private_folder, ec);
   std::string sums;
@@ -190,13 +220,12 @@ void Store::put(const StoreKey& store_key, const StoreFiles& contents) {
     ok = ::rename(private_folder.c_str(), final_folder.c_str()) == 0;  // fails when the entry exists: it is as good
   }
   if (!ok) fs::remove_all(private_folder, ec);
-  if ((written_since_check_ += bytes) > cap_bytes_ / 16) {
-    written_since_check_ = 0;
-    evict();
-  }
+  if (ok && add_to_tally(root_, bytes) > cap_bytes_ / 16) evict();
 }
 
 void Store::evict() {
+  ::truncate((fs::path(root_) / kTally).c_str(), 0);
+  remove_unfinished(root_, false);
   struct Entry {
     fs::file_time_type used;
     uint64_t bytes;
@@ -302,8 +331,8 @@ uint64_t Store::clear() {
   for_each_entry(root_, [&](const fs::path& path) { paths.push_back(path); });
   std::error_code ec;
   for (const fs::path& path : paths) fs::remove_all(path, ec);
-  for (const fs::directory_entry& e : fs::directory_iterator(root_, ec))  // what a killed process left behind
-    if (e.path().filename().string().rfind("tmp-", 0) == 0) fs::remove_all(e.path(), ec);
+  fs::remove(fs::path(root_) / kTally, ec);
+  remove_unfinished(root_, true);
   return paths.size();
 }
 

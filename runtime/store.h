@@ -72,7 +72,7 @@ class Store {
 
   std::string root_, problem_;
   uint64_t cap_bytes_;
-  std::atomic<uint64_t> hits_{0}, misses_{0}, bad_{0}, written_since_check_{0};
+  std::atomic<uint64_t> hits_{0}, misses_{0}, bad_{0};
 };
 
 }  // namespace ingot::runtime

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "catch2/catch.hpp"
@@ -16,9 +17,12 @@ using cuda::DriverStatus;
 namespace {
 
 struct Counts {
-  int launches = 0, copies_in = 0, replays = 0, live = 0;
+  int launches = 0, copies_in = 0, replays = 0, live = 0, streams = 0;
+  std::map<cuda::Stream, int> work;  // calls on each stream; null is the default one
 };
 Counts counts;
+/// Notes a call that puts work on a stream.
+void put_on(cuda::Stream stream) { ++counts.work[stream]; }
 thread_local cuda::Context current = nullptr;
 bool can_record = true, out_of_memory = false;
 std::vector<std::function<void()>>* capture = nullptr;
@@ -29,8 +33,9 @@ void run_or_capture(const std::function<void()>& work) {
 }
 
 /// out[i] = a[i] + b[i] for i < n, whatever the grid.
-DriverStatus launch(cuda::Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cuda::Stream,
+DriverStatus launch(cuda::Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cuda::Stream stream,
                     void** parameters, void**) {
+  put_on(stream);
   const auto pointer = [&](int i) { return *static_cast<float**>(parameters[i]); };
   float *a = pointer(0), *b = pointer(1), *out = pointer(2);
   const int64_t n = *static_cast<int64_t*>(parameters[3]);
@@ -77,25 +82,27 @@ cuda::DriverApi fake_driver() {
   d.mem_host_alloc = [](void** p, size_t n, unsigned) { return *p = std::malloc(n), cuda::kSuccess; };
   d.mem_free_host = [](void* p) { return std::free(p), cuda::kSuccess; };
   d.mem_get_info = [](size_t* free, size_t* total) { return *free = 1 << 20, *total = 1 << 30, cuda::kSuccess; };
-  d.memcpy_htod_async = [](cuda::DevicePtr to, const void* from, size_t n, cuda::Stream) {
-    return ++counts.copies_in, std::memcpy(reinterpret_cast<void*>(to), from, n), cuda::kSuccess;
+  d.memcpy_htod_async = [](cuda::DevicePtr to, const void* from, size_t n, cuda::Stream stream) {
+    return put_on(stream), ++counts.copies_in, std::memcpy(reinterpret_cast<void*>(to), from, n), cuda::kSuccess;
   };
-  d.memcpy_dtoh_async = [](void* to, cuda::DevicePtr from, size_t n, cuda::Stream) {
-    return std::memcpy(to, reinterpret_cast<void*>(from), n), cuda::kSuccess;
+  d.memcpy_dtoh_async = [](void* to, cuda::DevicePtr from, size_t n, cuda::Stream stream) {
+    return put_on(stream), std::memcpy(to, reinterpret_cast<void*>(from), n), cuda::kSuccess;
   };
-  d.memcpy_dtod_async = [](cuda::DevicePtr to, cuda::DevicePtr from, size_t n, cuda::Stream) {
+  d.memcpy_dtod_async = [](cuda::DevicePtr to, cuda::DevicePtr from, size_t n, cuda::Stream stream) {
+    put_on(stream);
     run_or_capture([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n); });
     return cuda::kSuccess;
   };
-  d.stream_create = [](cuda::Stream*, unsigned flags) {
+  d.stream_create = [](cuda::Stream* stream, unsigned flags) {
+    *stream = reinterpret_cast<cuda::Stream>(static_cast<uintptr_t>(++counts.streams));
     return flags == cuda::kStreamNonBlocking ? cuda::kSuccess : 1;
   };
   d.stream_destroy = [](cuda::Stream) { return cuda::kSuccess; };
   d.stream_synchronize = [](cuda::Stream) { return cuda::kSuccess; };
-  d.stream_wait_event = [](cuda::Stream, cuda::Event, unsigned) { return cuda::kSuccess; };
+  d.stream_wait_event = [](cuda::Stream stream, cuda::Event, unsigned) { return put_on(stream), cuda::kSuccess; };
   d.event_create = [](cuda::Event*, unsigned) { return cuda::kSuccess; };
   d.event_destroy = [](cuda::Event) { return cuda::kSuccess; };
-  d.event_record = [](cuda::Event, cuda::Stream) { return cuda::kSuccess; };
+  d.event_record = [](cuda::Event, cuda::Stream stream) { return put_on(stream), cuda::kSuccess; };
   d.event_synchronize = [](cuda::Event) { return cuda::kSuccess; };
   d.event_elapsed_time = [](float* ms, cuda::Event, cuda::Event) { return *ms = 0.5f, cuda::kSuccess; };
   d.launch_kernel = launch;
@@ -110,7 +117,8 @@ cuda::DriverApi fake_driver() {
   d.graph_instantiate = [](cuda::GraphExec* exec, cuda::Graph graph, uint64_t) {
     return *exec = reinterpret_cast<cuda::GraphExec>(graph), cuda::kSuccess;
   };
-  d.graph_launch = [](cuda::GraphExec exec, cuda::Stream) {
+  d.graph_launch = [](cuda::GraphExec exec, cuda::Stream stream) {
+    put_on(stream);
     ++counts.replays;
     for (const auto& work : *reinterpret_cast<std::vector<std::function<void()>>*>(exec)) work();
     return cuda::kSuccess;
@@ -187,6 +195,7 @@ void check_runs(bool recording) {
     CHECK(session->profile({Tensor(DType::F32, {5})}).value().kernels.size() == 2);
   }
   CHECK(counts.live == 0);
+  CHECK(counts.work.count(nullptr) == 0);  // never the default stream
 }
 
 }  // namespace
@@ -228,6 +237,28 @@ TEST_CASE("work on the same addresses is replayed, other work is not, and graphs
   CHECK(session->counters().recordings_dropped >= 10);
   const DeviceTensor crooked{static_cast<char*>(pairs[0].first) + 4, {4}};
   CHECK(!session->enqueue({&crooked, 1}, {&pairs[0].second, 1}, nullptr).ok());
+}
+
+TEST_CASE("a caller's stream gets all of its work, and the default stream none", "[runtime]") {
+  for (const bool recording : {false, true}) {
+    can_record = recording;
+    counts = {};
+    auto device = open_cuda_device(driver(), 0).value();
+    auto session = Session::create(Engine::create(sample_program(), device).value()).value();
+    const auto native = reinterpret_cast<cuda::Stream>(&counts);
+    const auto stream = device->borrow_stream(native).value();
+    DeviceMemory x(device, device->allocate(64).value(), 64), y(device, device->allocate(64).value(), 64);
+    const DeviceTensor in{x.data(), {4}};
+    void* const out = y.data();
+    counts.work.clear();
+    for (int i = 0; i < 3; ++i) REQUIRE(session->enqueue({&in, 1}, {&out, 1}, stream.get()).ok());
+    CHECK(counts.launches == 6);
+    CHECK(counts.work.count(nullptr) == 0);
+    CHECK(counts.work[native] == (recording ? 2 + 1 + 1 : 6));  // launches, then replays
+    int elsewhere = 0;  // what is recorded is put on the session's own stream, and runs on the caller's
+    for (const auto& [s, calls] : counts.work) elsewhere += s == native ? 0 : calls;
+    CHECK(elsewhere == (recording ? 2 : 0));
+  }
 }
 
 TEST_CASE("a context of the caller's stays current", "[runtime]") {

@@ -2,6 +2,7 @@
 // threads with shapes of their own, and two thousand rounds of load, run and free without growth.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -50,7 +51,7 @@ void check_shapes(const std::string& path, int64_t most) {
   REQUIRE(reference.ok());
   auto session = rt::Session::create(engine).value();
   std::mt19937 rng(11);
-  double slowest_plan = 0;
+  std::vector<double> plans;  // microseconds
   for (int i = 0; i < 50; ++i) {
     const auto inputs = random_inputs(engine->program(), most, rng);
     auto got = session->run(inputs);
@@ -58,12 +59,14 @@ void check_shapes(const std::string& path, int64_t most) {
     if (!got) FAIL(got.error().to_string());
     REQUIRE(want.ok());
     CHECK(worst_difference(*got, *want) < 2e-4);
-    slowest_plan = std::max(slowest_plan, session->counters().last_plan_us);
+    plans.push_back(session->counters().last_plan_us);
   }
   const rt::SessionCounters c = session->counters();
-  WARN(path << ": " << c.plans_made << " plans, the slowest " << slowest_plan << " us, arena " << c.arena_bytes
-            << " bytes after " << c.arena_growths << " growths");
+  std::sort(plans.begin(), plans.end());
+  WARN(path << ": " << c.plans_made << " plans, the median " << plans[25] << " us, the slowest " << plans.back() << ", arena "
+            << c.arena_bytes << " bytes after " << c.arena_growths << " growths");
   CHECK(c.plans_made <= 50);
+  CHECK(plans[25] < 200);  // the median: another process may take the core at any time
 }
 
 constexpr const char* kDigits = "examples/digits/digits.onnx";

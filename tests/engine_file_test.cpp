@@ -54,6 +54,7 @@ Program sample() {
   k.threads = 128;
   k.shared_bytes = 99;
   k.scratch_bytes = 1 << 20;
+  k.tensor_cost = 6;
   p.kernels = {k};
   Instruction i;
   i.kernel = 0;
@@ -104,6 +105,7 @@ TEST_CASE("a program survives the file", "[engine]") {
   CHECK(p.kernels[0].nodes == want.kernels[0].nodes);
   CHECK(p.kernels[0].binaries[1].code == want.kernels[0].binaries[1].code);
   CHECK(p.kernels[0].scratch_bytes == 1 << 20);
+  CHECK(p.kernels[0].tensor_cost == 6);
   CHECK(p.instructions[0].args == want.instructions[0].args);
   CHECK(p.requirements[0].message == "always");
   CHECK(p.constants[0].data->float_at(2) == 3.0);

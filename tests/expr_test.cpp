@@ -1,5 +1,7 @@
 // Expr: algebra by "is the same as", and the simplifier against brute-force evaluation.
 #include <catch2/catch.hpp>
+#include <bit>
+#include <cstring>
 #include <random>
 
 #include "compiler/expr/simplify.h"
@@ -100,4 +102,15 @@ TEST_CASE("constants fold with the meaning of the storage type") {
   CHECK(rem(Expr(-7), Expr(2)).int_value() == -1);
   CHECK((Expr(5) / Expr(0)).int_value() == 0);
   CHECK(Expr::real(DType::F32, 0.1).float_value() == static_cast<double>(0.1f));
+}
+
+TEST_CASE("f16 widens by integers as the compiler's own conversion does, for every bit pattern", "[dtype]") {
+  int wrong = 0;
+  for (uint32_t i = 0; i < 65536; ++i) {
+    const auto bits = static_cast<uint16_t>(i);
+    _Float16 half;
+    std::memcpy(&half, &bits, 2);
+    wrong += std::bit_cast<uint32_t>(f16_to_float(bits)) != std::bit_cast<uint32_t>(static_cast<float>(half));
+  }
+  CHECK(wrong == 0);
 }

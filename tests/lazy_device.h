@@ -26,6 +26,7 @@ class LazyDevice : public runtime::Device {
   int live_allocations = 0, launches = 0, streams = 0;
   /// The launch of this number (from 0) fails, at the launch or, like a GPU's fault, when somebody waits.
   int failing_launch = -1, faulting_launch = -1;
+  std::function<void(int number)> on_launch;  // called before each
   int units = 8;
 
   std::string name() const override { return "lazy"; }
@@ -70,6 +71,7 @@ class LazyDevice : public runtime::Device {
   }
   Status launch(const runtime::LoadedKernel& kernel, const runtime::Launch& launch, Stream* stream) override {
     const int number = launches++;
+    if (on_launch) on_launch(number);
     if (number == failing_launch) return make_error(ErrorKind::Device, "the launch was made to fail");
     const std::vector<void*> b(launch.buffers.begin(), launch.buffers.end());
     const std::vector<int64_t> d(launch.dims.begin(), launch.dims.end());

@@ -231,6 +231,49 @@ TEST_CASE("a run can be cancelled", "[serving]") {
   CHECK(right(session->run({x}), x, 200));
 }
 
+TEST_CASE("cancelled runs leave no memory behind, and the next run is right", "[serving]") {
+  auto device = lazy();
+  {
+    auto session = Session::create(engine_on(device, 6)).value();
+    const Tensor x = rows(9, 1);
+    REQUIRE(right(session->run({x}), x, 6));
+    const int held = device->live_allocations, streams = device->streams;
+    for (int i = 0; i < 500; ++i) {
+      const int at = i % 5;
+      device->launches = 0;
+      device->on_launch = [&](int number) {
+        if (number == at) session->cancel();
+      };
+      CHECK(contains(message(session->run({x})), "cancelled"));
+      CHECK(device->launches == at + 1);  // it stops before the next launch
+      device->on_launch = nullptr;
+      CHECK(right(session->run({x}), x, 6));
+    }
+    CHECK(device->live_allocations == held);
+    CHECK(device->streams == streams);
+  }
+  CHECK(device->live_allocations == 0);
+}
+
+TEST_CASE("shapes that grow step by step cost few allocations, and little more than the largest needs", "[serving]") {
+  auto session = Session::create(engine_on(lazy())).value();
+  uint64_t first = 0;
+  for (int64_t n = 20; n <= 1000; ++n) {
+    const Tensor x = rows(n, 1);
+    REQUIRE(right(session->run({x}), x));
+    if (n == 20) first = session->counters().arena_bytes;
+  }
+  const SessionCounters c = session->counters();
+  CHECK(first <= 512);  // one slot of 240 bytes beside another: what the shape needs, aligned
+  CHECK(c.arena_growths <= 20);
+  CHECK(c.arena_bytes < 2 * 12000 * 5 / 4 + 1024);
+  SessionOptions tight;
+  tight.max_arena_bytes = 24'576;
+  auto limited = Session::create(engine_on(lazy()), tight).value();
+  for (int64_t n : {900, 990, 1000}) CHECK(right(limited->run({rows(n, 2)}), rows(n, 2)));
+  CHECK(limited->counters().arena_bytes <= tight.max_arena_bytes);
+}
+
 TEST_CASE("plans and the arena stay bounded, and trim gives memory back", "[serving]") {
   auto device = lazy();
   SessionOptions options;

@@ -153,6 +153,23 @@ TEST_CASE("the least recently used entries go first", "[store]") {
   CHECK(!store.find(key(1)));
 }
 
+TEST_CASE("the cap holds over many short processes, and what a killed one left goes", "[store]") {
+  Folder f;
+  const fs::path old = fs::path(f.path) / "tmp-1-1-old", young = fs::path(f.path) / "tmp-1-2-young";
+  for (const fs::path& p : {old, young}) {
+    fs::create_directory(p);
+    std::ofstream(p / "kernel.cu") << "half";
+  }
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(3));
+  for (int i = 0; i < 60; ++i) Store(f.path, 200'000).put(key_of("key" + std::to_string(i)), entry(std::string(8000, 'a')));
+  CHECK(Store(f.path).stats().bytes <= 220'000);
+  CHECK(Store(f.path).stats().entries > 10);
+  CHECK(!fs::exists(old));
+  CHECK(fs::exists(young));  // somebody may be writing it
+  CHECK(Store(f.path).clear() > 10);
+  CHECK(!fs::exists(young));
+}
+
 TEST_CASE("many writers of one key leave one good entry", "[store]") {
   Folder f;
   std::vector<std::thread> threads;
@@ -169,6 +186,24 @@ TEST_CASE("many writers of one key leave one good entry", "[store]") {
   CHECK(store.stats().entries == 5);
   CHECK(store.verify().empty());
   for (const auto& e : fs::directory_iterator(f.path)) CHECK(e.path().filename().string().substr(0, 4) != "tmp-");
+}
+
+TEST_CASE("a folder of another user is not used", "[store]") {
+  if (::geteuid() != 0) return;  // only root can give a folder away
+  Folder f;
+  {
+    Store mine(f.path);
+    mine.put(key_of("a"), entry("code"));
+    REQUIRE(mine.find(key_of("a")));
+  }
+  REQUIRE(::chown(f.path.c_str(), 12345, 12345) == 0);
+  Store store(f.path);
+  CHECK(store.problem().find("belongs to another user (uid 12345)") != std::string::npos);
+  CHECK(!store.find(key_of("a")));
+  store.put(key_of("b"), entry("code"));
+  CHECK(store.verify().empty());
+  CHECK(store.clear() == 0);
+  CHECK(fs::exists(folder_of(f.path, key_of("a"))));  // it is left alone
 }
 
 TEST_CASE("a folder that others can write is not used", "[store]") {

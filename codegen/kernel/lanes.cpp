@@ -217,7 +217,11 @@ void LaneProgram::load(const Line& line, const std::vector<LaneMemory>& memory, 
     }
     const char* p = m.data + (m.per_lane ? index[i] * kLanes + i : index[i]) * size;
     if (line.type == DType::F32 && m.type == DType::F32) std::memcpy(&out.f32()[i], p, 4);
-    else if (line.type == DType::F32) out.f32()[i] = static_cast<float>(load_float(m.type, p));
+    else if (line.type == DType::F32 && m.type == DType::F16) {  // most loads of a 16-bit model
+      uint16_t bits;
+      std::memcpy(&bits, p, 2);
+      out.f32()[i] = f16_to_float(bits);
+    } else if (line.type == DType::F32) out.f32()[i] = static_cast<float>(load_float(m.type, p));
     else if (real) out.f64()[i] = load_float(m.type, p);
     else out.i64()[i] = load_int(m.type, p);
   }

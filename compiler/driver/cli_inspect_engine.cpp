@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/driver/cli.h"
 #include "runtime/cpu/cpu_device.h"
@@ -91,8 +92,23 @@ uint64_t code_bytes(const runtime::Program& p) {
   return total;
 }
 
+/// Bytes of weights in the file; those that programs share count once.
+uint64_t weight_bytes(const runtime::EngineFile& file) {
+  std::set<const void*> seen;
+  uint64_t total = 0;
+  const auto add = [&](const runtime::Program& p) {
+    for (const auto& c : p.constants)
+      if (seen.insert(c.data->data()).second) total += c.data->bytes();
+  };
+  for (const auto& p : file.programs) {
+    add(*p);
+    for (const auto& part : p->parts) add(*part);
+  }
+  return total;
+}
+
 nlohmann::json to_json(const std::string& path, const runtime::EngineFile& file) {
-  nlohmann::json j{{"file", path}, {"notes", nlohmann::json::parse(file.notes, nullptr, false)}};
+  nlohmann::json j{{"file", path}, {"weight_bytes", weight_bytes(file)}, {"notes", nlohmann::json::parse(file.notes, nullptr, false)}};
   for (const auto& p : file.programs) {
     nlohmann::json program{{"target", p->target}, {"launches", steps_of(*p)}, {"code_bytes", code_bytes(*p)}, {"streams", lanes_of(*p)}};
     for (const auto& k : p->kernels) program["kernels"].push_back({{"name", k.name}, {"summary", k.summary}, {"nodes", k.nodes}});

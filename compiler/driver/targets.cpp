@@ -69,6 +69,19 @@ runtime::StoreKey cuda_key(const EmittedKernel& k, const std::string& target, co
   return {{{"kind", "cuda"}, {"target", target}, {"nvrtc", version}, {"options", nvrtc_options()}, {"kernel", cuda_cache_text(k)}}};
 }
 
+/// runtime::KernelInfo::tensor_cost.
+int32_t tensor_cost(const Schedule& s) {
+  if (s.kind != Schedule::Kind::Tiles && s.kind != Schedule::Kind::Attention) return 0;
+  switch (s.unit) {
+    case MultiplyUnit::Simt: return 0;
+    case MultiplyUnit::F16:
+    case MultiplyUnit::BF16: return 1;
+    case MultiplyUnit::Tf32: return 2;
+    case MultiplyUnit::Tf32x3: return 6;
+  }
+  return 0;
+}
+
 BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
   BuiltKernel built;
   built.info.name = emitted.name;
@@ -77,6 +90,7 @@ BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
   built.info.threads = emitted.threads;
   built.info.shared_bytes = emitted.shared_bytes;
   built.info.waits_for_inputs = true;
+  built.info.tensor_cost = tensor_cost(emitted.schedule);
   built.grid = emitted.grid;
   built.boxes = emitted.boxes;
   return built;

@@ -1,6 +1,7 @@
 // Element types: sizes, names, classes, and conversion of single elements. Shared by the compiler and the runtime.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -60,13 +61,23 @@ void store_int(DType type, void* element, int64_t value);   // wraps
 /// Keeps an integer inside the range of its type, as stores and wrapping arithmetic do.
 int64_t wrap(DType type, int64_t value);
 
-/// IEEE binary16 and bfloat16, by bits; round to nearest even.
-float f16_to_float(uint16_t bits);
+/// IEEE binary16 and bfloat16, by bits; round to nearest even. Widening is inline and by integers: without F16C the compiler's
+/// own conversion is a call for each element, which the interpreter would spend most of its time in.
+inline float f16_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+  if (rest - 0x400u < 0x7800u) return std::bit_cast<float>(sign | ((rest << 13) + (112u << 23)));  // normal
+  if (rest < 0x400u) {  // zero and subnormal: a count of 2^-24
+    const float size = static_cast<float>(static_cast<int32_t>(rest)) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(size));
+  }
+  const uint32_t quiet = rest > 0x7c00u ? 1u << 22 : 0;
+  return std::bit_cast<float>(sign | (255u << 23) | ((rest & 0x3ffu) << 13) | quiet);
+}
 uint16_t float_to_f16(float value);
+inline float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 /// Both for many: rounded to nearest even, what is too large becomes infinite.
 void floats_to_f16(const float* from, uint16_t* to, int64_t count);
 void floats_to_bf16(const float* from, uint16_t* to, int64_t count);
-float bf16_to_float(uint16_t bits);
 uint16_t float_to_bf16(float value);
 
 /// How a float of at most 8 bits with a sign is made. Values beyond `largest` become `largest` when stored.

@@ -19,6 +19,7 @@ struct TargetTraits {
   int shared_bytes = 0;              // CUDA: usable shared memory of a block
   int max_threads = 1;               // CUDA: threads of a block
   double memory_gbps = 20, f32_gflops = 100;
+  double tensor_gflops = 0;          // CUDA: dense products of 16-bit values on tensor cores, summed in fp32
   bool allow_tf32 = false;           // CUDA: products of f32 values may multiply them as tf32
 };
 

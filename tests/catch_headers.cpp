@@ -1,0 +1,2 @@
+// Nothing but the headers that test programs share (cmake/precompile.cmake).
+#include <catch2/catch.hpp>
