@@ -203,6 +203,7 @@ TEST_CASE("every kernel compiles without spills", "[nvrtc]") {
     if (!groups) check_compiles(sample, {"sm_75"}, cuda_traits(75));
     check_compiles(sample, {"sm_90a"}, cuda_traits(90));
   }
+  check_compiles(two_small_products(3, 72, 0, 33), {"sm_90a"}, cuda_traits(90));  // scratch of no elements
 }
 
 TEST_CASE("wide plans compile without spills", "[nvrtc]") {

@@ -108,7 +108,7 @@ void RowsPrinter::alloc(const Alloc& s) {
   expr_.include("memory.cuh");
   const std::string name = buffer_name(s.buffer);
   expr_.reserve(name);
-  const int64_t bytes = (estimate(s.size, 0) * static_cast<int64_t>(size_of(s.type)) + 15) / 16 * 16;
+  const int64_t bytes = (std::max<int64_t>(estimate(s.size, 0), 1) * static_cast<int64_t>(size_of(s.type)) + 15) / 16 * 16;
   const std::string mine = schedule_.rows_per_block == 1
                                ? std::string()
                                : fmt::format(" + threadIdx.x / {} * {}", lanes_per_row_, shared_.scratch_bytes);

@@ -237,7 +237,7 @@ Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule) {
     if (!a) continue;
     const int64_t size = estimate(a->size, -1);
     if (size < 0) return unsupported(fmt::format("scratch array '{}' has no bound on its size", a->name));
-    bytes += (size * static_cast<int64_t>(size_of(a->type)) + 15) / 16 * 16;
+    bytes += (std::max<int64_t>(size, 1) * static_cast<int64_t>(size_of(a->type)) + 15) / 16 * 16;
     if (bytes * schedule.rows_per_block > (int64_t{1} << 20)) break;
   }
   const int64_t scratch = bytes * schedule.rows_per_block;

@@ -191,7 +191,8 @@ void CPrinter::alloc(const Alloc& s) {
   INGOT_CHECK(size && !lanes_, "a private array needs a constant size");
   const std::string name = identifier_of(s.name);
   expr_.reserve(name);
-  out_.line(fmt::format("{} {}[{}];", c_storage_type(s.type), name, *size));
+  const int64_t elements = std::max<int64_t>(*size, 1);  // C++ has no array of nothing
+  out_.line(fmt::format("{} {}[{}];", c_storage_type(s.type), name, elements));
 }
 
 // ---- reductions ----
