@@ -173,7 +173,7 @@ namespace {
 /// L2 and memory shares those. Fitted to 84 runs of 67 products and convolutions of four models on an H200, each with 20 tiles:
 /// what it chooses takes 3% longer in sum than the best.
 double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
-  constexpr double kL2 = 44, kMemory = 19, kFilledRow = 10, kWarpIssue = 0.41, kMostIssue = 0.78, kGap = 680, kLaunch = 2600;
+  constexpr double kL2 = 44, kMemory = 19, kFilledRow = 12, kWarpIssue = 0.41, kMostIssue = 0.78, kGap = 680, kLaunch = 2600;
   const double tiles = tiles_of(p, x), rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
   const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
   const bool staged = staged_buffers(x, p.staging) > 0;
@@ -212,10 +212,10 @@ double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const Mm
   const double fragments = (reads + x.m + x.n) * k * p.element / machine.shared_bytes;
   const double memory = (x.m * p.a.bytes + x.n * p.b.bytes) * k / machine.l2_bytes;
   const double gathers = (x.m * p.a.gather + x.n * p.b.gather) * k;
-  const double results = x.m * x.n * p.result_access / machine.memory_bytes / cluster +
-                         (cluster > 1 ? x.m * x.n : 0) + x.m * x.n * p.result_work / 64 / cluster + (x.warpgroups ? x.m * x.n * 8 / machine.shared_bytes : 0);
-  // Threads that copy reach about 420 TFLOP/s where boxes reach 640.
-  const double work = std::max({multiplies * (x.warpgroups ? 1.3 : 1.0), fragments, memory});
+  const double results = x.m * x.n * std::max(p.result_access / machine.memory_bytes, p.result_work / 90) / cluster +
+                         (cluster > 1 ? x.m * x.n / 4 : 0) + (x.warpgroups ? x.m * x.n * 8 / machine.shared_bytes : 0);
+  // Threads that copy reach about 420 TFLOP/s where boxes of whole steps reach 640.
+  const double work = std::max({multiplies * (x.warpgroups && p.partial_steps == 0 ? 1.3 : 1.0), fragments, memory});
   // The warps of a block are in step: one gathers, multiplies or stores while another does the same. Another block of the
   // SM fills the gaps; a warpgroup's product runs beside its gathers, but for the wait at the end of a step.
   const double gaps = x.warpgroups ? (x.overlap ? 40 : 120) * k / x.k : 0;

@@ -20,6 +20,7 @@ constexpr int64_t kGuess = 512;  // of an extent that is no function of the dims
 constexpr int64_t kSmallDim = 1, kLargeDim = 64, kLargestDim = 4096;
 constexpr int kTableBytes = 16;  // of an entry: up to four 32-bit indices
 constexpr double kManyResults = 4 << 20;
+constexpr int kMostShared = 128 * 64;  // results of a tile whose k a cluster shares: of larger ones an SM has no second block
 
 double bytes_of(const Kernel& kernel, const Body& body) {
   double bytes = 0;
@@ -178,7 +179,7 @@ struct Choice {
 Choice choose(const MmaProblem& p, const MmaMachine& machine) {
   Choice best;
   for (const MmaTile& x : mma_candidates(p, machine)) {
-    for (int cluster = 1; cluster <= (machine.clusters && !x.boxes ? 8 : 1); cluster *= 2) {
+    for (int cluster = 1; cluster <= (machine.clusters && !x.boxes && x.m * x.n <= kMostShared ? 8 : 1); cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;

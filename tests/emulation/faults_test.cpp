@@ -247,10 +247,10 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
   const Fault in_groups[] = {
       {"rows of a group are combined before they are there", kResults, "Scratch::put(mine, acc + c / 2);\n    bar_sync(barrier, Threads);",
        "Scratch::put(mine, acc + c / 2);\n    warp_sync();", "shared-race"},
-      {"the next chunk overwrites rows", kResults, "epilogue(batch, m, n, values, in);\n    }\n    bar_sync(barrier, Threads);",
-       "epilogue(batch, m, n, values, in);\n    }\n    warp_sync();", "shared-race"},
-      {"groups behind the last one are stored", kResults, "if (m >= m_end || n >= n_end) continue;\n      const auto in",
-       "if (n >= n_end) continue;\n      const auto in", "global-out-of-bounds"},
+      {"the next chunk overwrites rows", kResults, "epilogue.load(batch, m, n));\n    }\n    bar_sync(barrier, Threads);",
+       "epilogue.load(batch, m, n));\n    }\n    warp_sync();", "shared-race"},
+      {"groups behind the last one are stored", kResults, "has = i < kWork && m < m_end && n < n_end;",
+       "has = i < kWork && n < n_end;", "global-out-of-bounds"},
       {"the wrong group", kBoxes, "0, at.m / Plan::together", "0, at.m / Plan::tile_m", "wrong"},
   };
   for (const Fault& fault : in_groups) plant(largest_of_rows(11, 14, 136, 72, DType::F16, 2), fault, &schedule);
