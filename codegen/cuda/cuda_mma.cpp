@@ -45,9 +45,8 @@ void TilesPrinter::print_mma_plan() {
     out_.line(fmt::format("static constexpr int groups = {}, chunk = {}, a_rows = {};", t.groups(), box_chunk(t),
                           d.a_rows));
     out_.line(fmt::format("static constexpr bool in_turn = {}, batched = {}, by_group = {};", t.in_turn, d.batched, d.by_group));
-    const bool has_input = d.staged && d.staged->load.valid();
-    const Staging staging = has_input ? Staging::Inputs : d.staged ? Staging::Results : Staging::None;
-    out_.line(fmt::format("static constexpr bool staged = {}, staged_input = {};", d.staged.has_value(), has_input));
+    const Staging staging = staging_of(d.staged);
+    out_.line(fmt::format("static constexpr bool staged = {}, staged_input = {};", d.staged.has_value(), staging == Staging::Inputs));
     out_.line(fmt::format("static constexpr int buffers = {};", staged_buffers(t, staging)));
     print_window();
   } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));

@@ -87,6 +87,9 @@ double tiles_of(const MmaProblem& p, const MmaTile& x) {
   return std::ceil(p.m / whole_rows(x.m, p.together)) * std::ceil(p.n / x.n) * p.batch;
 }
 int box_chunk(const MmaTile& x) { return x.warp_n % 64 == 0 && x.n <= 128 && x.groups() <= 2 ? 64 : 32; }
+Staging staging_of(const std::optional<StagedResults>& staged) {
+  return !staged ? Staging::None : staged->load.valid() ? Staging::Inputs : Staging::Results;
+}
 int staged_buffers(const MmaTile& x, Staging staging) {
   if (staging == Staging::None || x.warp_n % 64 != 0) return 0;
   const int boxes = x.warp_m * x.warp_n / (64 * 64);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "codegen/cuda/operand_access.h"
 #include "codegen/kernel/kernel.h"
 #include "compiler/support/target_traits.h"
 
@@ -24,6 +25,8 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit);
 
 /// How results leave a kernel with boxes: by the threads, by TMA, or by TMA after inputs of the epilogue have come the same way.
 enum class Staging { None, Results, Inputs };
+
+Staging staging_of(const std::optional<StagedResults>& staged);
 
 /// A contraction with numbers for extents.
 struct MmaProblem {

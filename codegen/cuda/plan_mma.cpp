@@ -94,11 +94,6 @@ static int box_rows(const Contract& c, int tile_m, bool window) {
   return static_cast<int>(std::min<int64_t>(most, (rows + least - 1) / least * least));
 }
 
-static Staging staging_of(const Kernel& kernel) {
-  const auto staged = staged_results(kernel);
-  return !staged ? Staging::None : staged->load.valid() ? Staging::Inputs : Staging::Results;
-}
-
 DType element_of(MultiplyUnit unit) {
   switch (unit) {
     case MultiplyUnit::F16: return DType::F16;
@@ -135,9 +130,10 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
   const MmaTile& t = s.tile;
   if (t.boxes) {
-    const Staging staging = staging_of(kernel);
+    auto staged = staged_results(kernel);
+    const Staging staging = staging_of(staged);
     if (staged_buffers(t, staging) > 0) {
-      d.staged = staged_results(kernel);
+      d.staged = std::move(staged);
       d.e_vector = 2;
     }
     d.shared_bytes = box_shared_bytes(t, size, staging);
@@ -265,7 +261,7 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
   p.together = rows_together(c);
   p.boxes = takes_boxes(kernel, element_of(s.unit));
-  if (p.boxes) p.staging = staging_of(kernel);
+  if (p.boxes) p.staging = staging_of(staged_results(kernel));
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t step = 128 / p.element;
   const auto reaches_behind = [&](int64_t length) { return length % step != 0 ? 1.0 : 0.0; };
