@@ -178,6 +178,13 @@ TEST_CASE("neighbouring points use vector accesses, and shared values have one n
   CHECK(zoo.find("ingot_erf") == zoo.rfind("ingot_erf"));
 }
 
+TEST_CASE("Gelu costs one exponential in whatever order it is written", "[text]") {
+  const std::string forms = emit(gelu_forms(1000)).source;
+  CHECK(forms.find("fast_one_plus_erf") != std::string::npos);
+  CHECK(forms.find("fast_one_plus_tanh") != std::string::npos);
+  CHECK(forms.find("fast_div") == std::string::npos);
+}
+
 TEST_CASE("indices are 32-bit while buffers are small, and 64-bit when they are known not to be", "[text]") {
   CHECK(emit(broadcast_add(3, 5, DType::F32)).uses_i32);
   const EmittedKernel large = emit(column_sum(3, int64_t{1} << 31));

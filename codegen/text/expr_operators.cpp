@@ -1,5 +1,6 @@
 // The text of single expression nodes: how each operation is spelled for each class of type.
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -120,6 +121,23 @@ ExprPrinter::Text ExprPrinter::call_text(const std::string& function, const std:
   return {fmt::format("{}({})", function, list), 15};
 }
 
+/// 1 / e where e is a number, and neither of the two is near the ends of the range of f32.
+static std::optional<Expr> exact_enough_reciprocal(const Expr& e) {
+  if (!e.is_const()) return std::nullopt;
+  const double size = std::abs(e.float_value());
+  if (!(size > 1e-30 && size < 1e30)) return std::nullopt;
+  return Expr::real(DType::F32, 1.0 / e.float_value());
+}
+
+bool ExprPrinter::has_form_of_one_plus(const Expr& e) const {
+  return e.op() == ExprOp::Call && (e.fn() == Fn::Erf || e.fn() == Fn::Tanh) && has_fast_form(e) && !has_value(e);
+}
+
+ExprPrinter::Text ExprPrinter::one_plus_text(const Expr& e) {
+  include("math.cuh");
+  return call_text(e.fn() == Fn::Erf ? "fast_one_plus_erf" : "fast_one_plus_tanh", e.args());
+}
+
 ExprPrinter::Text ExprPrinter::binary_text(const Expr& e) {
   const Expr &a = e.arg(0), &b = e.arg(1);
   const DType type = a.type();
@@ -144,10 +162,8 @@ ExprPrinter::Text ExprPrinter::binary_text(const Expr& e) {
   if (is_integer(type)) return integer_binary_text(e);
   switch (e.op()) {
     case ExprOp::Add:
-      if (a.is_const(1) && b.op() == ExprOp::Call && b.fn() == Fn::Erf && has_fast_form(b) && !has_value(b)) {
-        include("math.cuh");
-        return call_text("fast_one_plus_erf", b.args());
-      }
+      if (a.is_const(1) && has_form_of_one_plus(b)) return one_plus_text(b);
+      if (b.is_const(1) && has_form_of_one_plus(a)) return one_plus_text(a);
       return infix("+", 12, a, b);
     case ExprOp::Sub: return infix("-", 12, a, b);
     case ExprOp::Mul:
@@ -155,6 +171,7 @@ ExprPrinter::Text ExprPrinter::binary_text(const Expr& e) {
       return infix("*", 13, a, b);
     case ExprOp::Div:
       if (!approximate || type != DType::F32) return infix("/", 13, a, b);
+      if (const auto factor = exact_enough_reciprocal(b)) return infix("*", 13, a, *factor);
       include("math.cuh");
       return call_text("fast_div", e.args());
     default: break;

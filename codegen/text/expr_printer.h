@@ -116,6 +116,8 @@ class ExprPrinter {
     const bool known = e.fn() == Fn::Exp || e.fn() == Fn::Erf || e.fn() == Fn::Tanh || e.fn() == Fn::Sigmoid;
     return approximate && known && e.type() == DType::F32;
   }
+  /// A call to which 1 is added at no cost, as in Gelu.
+  bool has_form_of_one_plus(const Expr& e) const;
   const std::string* find_value(const Expr& e) const;
   const Bound* find_symbol(const std::string& name) const;
   bool has_load(const Expr& e);
@@ -132,6 +134,7 @@ class ExprPrinter {
   Text leaf_text(const Expr& e);
   Text constant_text(const Expr& e);
   Text binary_text(const Expr& e);
+  Text one_plus_text(const Expr& call);
   Text integer_binary_text(const Expr& e);
   Text cast_text(const Expr& e);
   Text select_text(const Expr& e);

@@ -112,6 +112,19 @@ Sample math_zoo(int64_t count, DType type) {
   return {std::string("math_zoo_") + name_of(type), k, {}, 1e-3};  // a last-bit difference may round to the next f16
 }
 
+Sample gelu_forms(int64_t count) {
+  const Expr i = index("i", count);
+  Kernel k = kernel("gelu_forms",
+                    {input("x", DType::F16, {count}), output("out0", DType::F16, {count}), output("out1", DType::F16, {count})},
+                    {axis(i)});
+  const Expr x = Expr::load(0, DType::F16, i), one = one_of(x), half = number_like(x, 0.5);
+  const Expr by_erf = x * (call(Fn::Erf, x / number_like(x, 1.4142135623730951)) + one) * half;
+  const Expr inner = (x + x * x * x * number_like(x, 0.044715)) * number_like(x, 0.79788456080286541);
+  k.body.push_back({Store{1, i, by_erf}});
+  k.body.push_back({Store{2, i, half * x * (one + call(Fn::Tanh, inner))}});
+  return {"gelu_forms", k, {}, 1e-3};
+}
+
 Sample integer_zoo(int64_t count, DType type) {
   const Expr i = index("i", count);
   Kernel k = kernel("integers",
@@ -478,6 +491,7 @@ std::vector<Sample> all_samples() {
           column_sum(2312, 17),
           math_zoo(999, DType::F32),
           math_zoo(130, DType::F64),
+          gelu_forms(1000),
           integer_zoo(513, DType::I32),
           integer_zoo(100, DType::I8),
           integer_zoo(100, DType::U8),

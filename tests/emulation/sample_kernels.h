@@ -25,7 +25,8 @@ Sample broadcast_add(int64_t rows, int64_t columns, DType type);  // relu(x[n, c
 Sample shifted_pad(int64_t rows, int64_t columns);  // y[i, j] = x[i, j - 3] or 0: a lazy guard per element
 Sample row_guard(int64_t rows, int64_t columns);  // the guard is the same for neighbouring elements
 Sample shared_behind_guards(int64_t rows, int64_t columns);  // several guards lead to the same load
-Sample math_zoo(int64_t count, DType type);  // many functions, shared subexpressions
+Sample math_zoo(int64_t count, DType type);
+Sample gelu_forms(int64_t count);               // Gelu by erf and by tanh, f16
 Sample integer_zoo(int64_t count, DType type);  // wrapping, division by zero, shifts
 Sample gather_rows(int64_t count, int64_t rows, int64_t columns);  // an index from data, checked under a guard
 Sample softmax(int64_t rows, int64_t columns, DType type);  // three passes over a row

@@ -64,6 +64,10 @@ INGOT_DEV float fast_tanh(float x) {
   const float near = x * fmaf(y, fmaf(y, 0.13333333f, -0.33333333f), 1.0f);
   return fabsf(x) < 0.1f ? near : far;
 }
+/// 1 + tanh(x), as in Gelu: small where tanh is near -1, and as exact there.
+INGOT_DEV float fast_one_plus_tanh(float x) {
+  return 2.0f * fast_reciprocal(1.0f + fast_exp2(x * -2.8853900817779268f));
+}
 /// Abramowitz and Stegun 7.1.26: an absolute error of 1.5e-7.
 INGOT_DEV float erf_far(float x) {
   const float a = fabsf(x), t = fast_reciprocal(fmaf(0.3275911f, a, 1.0f));
