@@ -458,6 +458,27 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
   check_schedule(tf32, boxes(MultiplyUnit::Tf32, 64, 64, 64, 64, 3, true));
 }
 
+/// Rows as they lie in memory, by `teams` warpgroups; two blocks.
+Schedule rows_by(int teams, MultiplyUnit unit, int rows, int n, int k, int stages) {
+  Schedule s = groups(unit, rows * 64, n, rows * 64, n, 1, stages, false);
+  s.tile.boxes = true;
+  s.tile.k = k;
+  s.tile.row_teams = teams;
+  s.threads = s.tile.threads();
+  s.most_blocks = 2;
+  return s;
+}
+
+TEST_CASE("products of rows as they lie in memory", "[emulated]") {
+  check_schedule(rows_matmul(650, 24, 144, DType::F16, 49, true), rows_by(2, MultiplyUnit::F16, 1, 24, 144, 2));
+  check_schedule(rows_matmul(403, 144, 24, DType::F16, 0, false), rows_by(1, MultiplyUnit::F16, 1, 144, 24, 3));
+  check_schedule(rows_matmul(403, 144, 24, DType::BF16, 0, true), rows_by(2, MultiplyUnit::BF16, 2, 144, 24, 2));
+  check_schedule(rows_matmul(1000, 16, 32, DType::F16, 200, false), rows_by(3, MultiplyUnit::F16, 2, 16, 32, 2));
+  check_schedule(rows_matmul(260, 240, 40, DType::F16, 0, false), rows_by(1, MultiplyUnit::F16, 1, 240, 40, 2));
+  check_schedule(rows_matmul(130, 8, 232, DType::BF16, 1, true), rows_by(2, MultiplyUnit::BF16, 1, 8, 232, 2));
+  check_schedule(rows_matmul(5, 136, 72, DType::F16, 2, true), rows_by(2, MultiplyUnit::F16, 2, 136, 72, 2));
+}
+
 TEST_CASE("attention whose operands arrive as boxes", "[emulated]") {
   const auto check_attention = [](const Sample& sample, int m, int n, int stages) {
     Schedule s;
@@ -525,7 +546,7 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
   const MmaMachine machine = mma_machine(cuda_traits(90), MultiplyUnit::F16);
   int seen = 0;
   for (const MmaTile& x : mma_candidates(problem, machine)) {
-    if (!x.boxes) continue;
+    if (!x.boxes || x.row_teams > 0) continue;
     for (const Sample& sample : {dynamic_matmul(4096, 4096, 4096, DType::F16), residual_matmul(1, 4096, 4096, 4096, DType::F16)}) {
       Schedule s = boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
       const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
@@ -535,6 +556,29 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
     ++seen;
   }
   CHECK(seen > 10);
+}
+
+TEST_CASE("tiles of rows compile without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  const MmaMachine machine = mma_machine(cuda_traits(90), MultiplyUnit::F16);
+  int seen = 0;
+  for (const auto& [n, k] : {std::pair{24, 96}, {24, 144}, {144, 24}, {240, 40}, {256, 24}, {80, 240}, {16, 32}, {96, 16}, {40, 240}}) {
+    MmaProblem problem;
+    problem.m = 100000;
+    problem.n = n;
+    problem.k = k;
+    problem.element = 2;
+    problem.rows = true;
+    for (const MmaTile& x : rows_tiles(problem, machine)) {
+      for (const Sample& sample : {rows_matmul(100000, n, k, DType::F16, 3136, true), rows_matmul(100000, n, k, DType::F16, 0, false)}) {
+        const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), rows_by(x.row_teams, MultiplyUnit::F16, x.m / 64, n, k, x.stages));
+        REQUIRE(emitted);
+        check_compiles(sample, emitted.value(), {"sm_90a"});
+      }
+      ++seen;
+    }
+  }
+  CHECK(seen > 12);
 }
 
 TEST_CASE("with rows known at run time only, a kernel has forms for few and for many", "[emulated]") {

@@ -73,6 +73,10 @@ TEST_CASE("kernels on a GPU agree with the interpreter", "[gpu]") {
   const Gpu* gpu = gpu_or_skip();
   if (!gpu) return;
   for (const Sample& sample : all_samples()) check_on(*gpu, sample, gpu->traits);
+  for (const Sample& sample : {rows_matmul(20011, 24, 144, DType::F16, 49, true), rows_matmul(20011, 144, 24, DType::F16, 0, false),
+                               rows_matmul(12001, 96, 16, DType::BF16, 0, true), rows_matmul(12001, 240, 40, DType::F16, 0, false),
+                               rows_matmul(9003, 40, 232, DType::BF16, 7, true)})
+    check_on(*gpu, sample, gpu->traits);
 }
 
 TEST_CASE("wide plans on a GPU agree too", "[gpu]") {

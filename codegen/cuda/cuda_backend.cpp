@@ -44,7 +44,10 @@ Kernel with_group_rows(Kernel kernel) {
 }
 
 Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {
-  if (schedule.tile.boxes && !takes_boxes(kernel, element_of(schedule.unit)))
+  const bool by_rows = schedule.tile.row_teams > 0;
+  if (by_rows && !product_of_rows(kernel, element_of(schedule.unit)))
+    return unsupported(fmt::format("kernel {} has rows that do not arrive and leave as they lie in memory", kernel.name));
+  if (schedule.tile.boxes && !by_rows && !takes_boxes(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has operands that do not arrive as boxes", kernel.name));
   if (kernel.contract() && !kernel.contract()->group.empty() && schedule.unit == MultiplyUnit::Simt)
     return unsupported(fmt::format("kernel {} combines rows of a product without tensor cores", kernel.name));

@@ -15,6 +15,7 @@ void ProductPrinter::splice(const FunctorPrinter& f) {
 
 void TilesPrinter::print_mma() {
   const TileDetails& d = details_;
+  if (d.rows) return print_product_of_rows();
   print_mma_plan();
   out_.blank();
   if (!schedule_.tile.boxes) {
@@ -56,16 +57,51 @@ void TilesPrinter::print_mma_plan() {
                         d.b_along_k, d.out_along_m));
   out_.line(fmt::format("static constexpr bool a_raw = {}, b_raw = {}, a_table = {}, b_table = {};", d.a_raw, d.b_raw,
                         d.a_table, d.b_table));
-  const auto constant = [&](const Expr& operand) {
-    bool all = true;
-    visit(operand, [&](const Expr& x) {
-      if (x.op() == ExprOp::Load) all &= kernel_.buffers[static_cast<size_t>(x.buffer())].is_constant;
-    });
-    return all;
-  };
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
-  out_.line(fmt::format("static constexpr bool a_constant = {}, b_constant = {};", constant(contract_.a),
-                        constant(contract_.b)));
+  out_.line(fmt::format("static constexpr bool a_constant = {}, b_constant = {};", is_constant(contract_.a),
+                        is_constant(contract_.b)));
+}
+
+bool TilesPrinter::is_constant(const Expr& operand) const {
+  bool all = true;
+  visit(operand, [&](const Expr& x) {
+    if (x.op() == ExprOp::Load) all &= kernel_.buffers[static_cast<size_t>(x.buffer())].is_constant;
+  });
+  return all;
+}
+
+void TilesPrinter::print_product_of_rows() {
+  const ProductOfRows& rows = *details_.rows;
+  const MmaTile& t = schedule_.tile;
+  {
+    auto block = out_.type_block("struct Plan");
+    out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(schedule_.unit))));
+    out_.line(fmt::format("typedef {} index;", expr_.index_type()));
+    out_.line(fmt::format("static constexpr int tile_m = {0}, tile_n = {1}, warp_m = {0}, warp_n = {1}, k = {2};", t.m, t.n, t.k));
+    out_.line(fmt::format("static constexpr int teams = {}, stages = {}, buffers = {};", t.row_teams, t.stages, t.m / 64));
+    out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {};", rows.results.load.valid(),
+                          rows.prologue, is_constant(contract_.b)));
+  }
+  out_.blank();
+  if (rows.prologue) print_operand("PrologueA", contract_, contract_.a, contract_.m, "m", true, 2, false, rows.a_load);
+  else out_.line("struct PrologueA {};");
+  out_.blank();
+  print_staged_results(contract_, rows.results);
+  out_.blank();
+  print_entry();
+}
+
+void TilesPrinter::print_rows_call() {
+  const ProductOfRows& rows = *details_.rows;
+  print_extent(contract_.m, "m_end");
+  print_extent(contract_.n, "n_end");
+  const auto pointer = [&](const OperandBox& box) {
+    return fmt::format("args.{} + {}", identifier_of(kernel_.buffers[static_cast<size_t>(box.buffer)].name), expr_.operand(box.offset));
+  };
+  out_.line(fmt::format("contraction_rows<Plan>({}, &map_0, PrologueA{}, {}, {}, Epilogue{{args}}, m_end, n_end, shared);",
+                        pointer(rows.a), rows.prologue ? "{args}" : "{}", pointer(rows.results.out),
+                        rows.results.load.valid() ? pointer(rows.results.in) : "nullptr"));
+  out_.close();
 }
 
 /// The window that A is read by: Plan::window says whether there is one.
@@ -131,9 +167,10 @@ void bind_group(FunctorPrinter& f, const AxisGroup& group, const std::string& ob
 
 void ProductPrinter::print_operand(const char* name, const Contract& contract, const Expr& operand,
                                    const std::vector<Axis>& side, const char* side_name, bool along_k, int vector,
-                                   bool raw) {
+                                   bool raw, const Expr& arriving) {
   const char* index = expr_.index_type();
   const OperandView view = view_of(contract, operand);
+  const Expr arrives = arriving.valid() && !view.value.same(operand) ? view_of(contract, arriving).value : arriving;
   const Expr& value = view.value;
   std::vector<Axis> side_axes = side, k_axes = view.k;
   Expr inner, base;
@@ -163,8 +200,9 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
     const AxisGuard guard = access && access->guard.valid() ? guard_along(access->guard, (along_k ? k_axes : side_axes).back().var) : AxisGuard{};
     const bool partial = guard.bound && *guard.bound % vector != 0;
     const std::string result = raw ? fmt::format("{} at(const {}*& from", partial ? "int" : "bool", c_storage_type(element))
-                                   : fmt::format("void operator()({} (&out)[{}]", c_type(contract.acc.type()), vector);
-    auto call = f.writer().block(fmt::format("INGOT_DEV {}, const Side& side, const Depth& depth) const", result));
+                                   : fmt::format("void operator()({} (&{})[{}]", c_type(contract.acc.type()), arriving.valid() ? "x" : "out", vector);
+    const std::string out_of = arriving.valid() ? fmt::format(", {} (&out)[{}]", c_type(contract.acc.type()), vector) : "";
+    auto call = f.writer().block(fmt::format("INGOT_DEV {}, const Side& side, const Depth& depth{}) const", result, out_of));
     f.bind_args();
     bind_group(f, row, "side");
     bind_group(f, depth, "depth");
@@ -179,7 +217,7 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
         f.writer().line(fmt::format("return {};", test));
       }
     } else if (vector > 1) {
-      f.vectorise(inner, base, vector, value);
+      f.vectorise(inner, base, vector, value, arrives);
     } else {
       f.print_value(value);
     }

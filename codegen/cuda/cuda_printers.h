@@ -126,8 +126,8 @@ class FunctorPrinter : public CudaPrinter {
   /// Binds the axes by splitting the parameter `flat`, if `uses` mentions one of them.
   bool split(const std::vector<Axis>& axes, const std::string& flat, const Body& uses);
   void print_value(const Expr& value);
-  /// print_value in vector mode.
-  void vectorise(const Expr& inner, const Expr& base, int width, const Expr& value);
+  /// print_value in vector mode. `arriving`, if valid: a load whose values are in x[v].
+  void vectorise(const Expr& inner, const Expr& base, int width, const Expr& value, const Expr& arriving = {});
   void print_body(const Body& b) { body(b); }
   /// "struct Inputs" and "Inputs load(batch, m, n) const": what the epilogue of `width` neighbours reads. `split` binds the
   /// axes that the given body mentions.
@@ -177,9 +177,10 @@ class ProductPrinter : public CudaPrinter {
   void bind_args_of_entry();
   /// "const int m_end = ...;"
   void print_extent(const std::vector<Axis>& axes, const char* name);
-  /// The functor of an operand for tensor cores (cuda_mma.cpp); `contract` says which axes are k and batch.
+  /// The functor of an operand for tensor cores (cuda_mma.cpp); `contract` says which axes are k and batch. `arriving`, if
+  /// valid: a load of the operand whose values the functor is given.
   void print_operand(const char* name, const Contract& contract, const Expr& operand, const std::vector<Axis>& side,
-                     const char* side_name, bool along_k, int vector, bool raw);
+                     const char* side_name, bool along_k, int vector, bool raw, const Expr& arriving = {});
   /// The functor of `vector` neighbouring results along the last axis of n, or of m.
   void print_results(const Contract& contract, bool along_m, int vector, const char* n_name);
   /// The functor of two neighbouring results along n that leave by TMA (prelude/staged_results.cuh).
@@ -235,6 +236,10 @@ class TilesPrinter : public ProductPrinter {
   // ---- tensor cores (cuda_mma.cpp) ----
   void print_mma();
   void print_mma_plan();
+  bool is_constant(const Expr& operand) const;
+  // rows as they lie in memory
+  void print_product_of_rows();
+  void print_rows_call();
   void print_window();
   const char* acc_type() const { return c_type(contract_.acc.type()); }
 

@@ -29,14 +29,17 @@ void FunctorPrinter::print_value(const Expr& value) {
   }
 }
 
-void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, const Expr& value) {
-  with_lanes(inner, base, width, [&] { print_value(value); });
+void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, const Expr& value, const Expr& arriving) {
+  with_lanes(inner, base, width, [&] {
+    if (arriving.valid()) expr_.bind_value(arriving, "x[v]");
+    print_value(value);
+  });
 }
 
 TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : ProductPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;
-  expr_.include(schedule_.tile.boxes ? "contraction_boxes.cuh" : schedule_.tile.warpgroups ? "contraction_wgmma.cuh" : is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
+  expr_.include(schedule_.tile.row_teams > 0 ? "contraction_rows.cuh" : schedule_.tile.boxes ? "contraction_boxes.cuh" : schedule_.tile.warpgroups ? "contraction_wgmma.cuh" : is_mma() ? "contraction_mma.cuh" : details_.skinny ? "contraction_skinny.cuh" : "contraction_simt.cuh");
 }
 
 void TilesPrinter::print() {
@@ -161,6 +164,7 @@ void ProductPrinter::print_extent(const std::vector<Axis>& axes, const char* nam
 void TilesPrinter::print_entry() {
   open_entry();
   if (!is_mma()) wait_for_inputs();
+  if (details_.rows) return print_rows_call();
   print_extent(contract_.batch, "batches");
   print_extent(contract_.m, "m_end");
   print_extent(contract_.n, "n_end");

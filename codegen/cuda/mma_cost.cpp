@@ -103,6 +103,7 @@ int box_shared_bytes(const MmaTile& x, int element, Staging staging) {
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
 int blocks_by_registers(const MmaTile& x, int element, bool window) {
+  if (x.row_teams > 0) return 1;
   if (x.boxes) return x.groups() > 1 ? 1 : x.warp_n > 64 ? 2 : 3;
   if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + (window ? 112 : 84)) * x.threads()), 1, 6);
   const int results = x.warp_m * x.warp_n;
@@ -134,11 +135,13 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
   if (machine.group_multiplies > 0) {
     add(kGroupCandidates);
     add(kBoxCandidates);
+    for (const MmaTile& x : rows_tiles(p, machine)) tiles.push_back(x);
   }
   if (tiles.empty()) add(kCandidates);
   if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
   if (forced) {
     const auto differs = [&](const MmaTile& x) {
+      if (x.row_teams > 0) return fmt::format("rows{}", x.m) != forced;
       return fmt::format("{}x{}/{}x{}{}", x.m, x.n, x.warp_m, x.warp_n,
                          x.in_turn ? "t" : x.boxes ? "b" : x.overlap ? "o" : "") != forced;
     };
@@ -148,6 +151,7 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
 }
 
 MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int cluster) {
+  if (x.row_teams > 0) return x;
   x.k = step_of(x, p.element);
   const double tiles = tiles_of(p, x) * cluster;
   const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
@@ -199,6 +203,7 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
 }  // namespace
 
 double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, int cluster) {
+  if (tile.row_teams > 0) return rows_cycles(p, machine, tile);
   if (tile.boxes) return box_cycles(p, machine, completed(p, machine, tile, cluster));
   const MmaTile x = completed(p, machine, tile, cluster);
   const double tiles = tiles_of(p, x);

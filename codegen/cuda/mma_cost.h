@@ -41,19 +41,25 @@ struct MmaProblem {
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
   bool boxes = false;       // both operands can arrive by TMA
   Staging staging = Staging::None;
+  bool rows = false, rows_prologue = false;  // rows can arrive and leave as they lie in memory; A is changed on its way
   double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels
   double reuse = 1;         // how often a window reads an element of A
   double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is
 };
 
-/// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap, "b": boxes, "t": boxes in turn)
-/// leaves only that one where it fits: for measurements.
+/// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap, "b": boxes, "t": boxes in turn),
+/// or rows64, leaves only that one where it fits: for measurements.
 std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine& machine);
 /// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.
 MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, int cluster);
 double tiles_of(const MmaProblem& problem, const MmaTile& tile);
 /// Cycles of the busiest SM.
 double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile, int cluster);
+
+/// Tiles of a product of rows (product_of_rows.cpp), complete, with what they need of shared memory, and their cycles.
+std::vector<MmaTile> rows_tiles(const MmaProblem& problem, const MmaMachine& machine);
+int rows_shared_bytes(const MmaTile& tile);
+double rows_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile);
 
 /// Shared memory: of one stage, and of the tile of results.
 int mma_stage_bytes(const MmaTile& tile, bool a_along_k, bool b_along_k, int element);

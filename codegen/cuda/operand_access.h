@@ -55,6 +55,16 @@ struct StagedResults {
   OperandBox in;
 };
 std::optional<StagedResults> staged_results(const Kernel& kernel);
+/// A product with few columns and a short k, whose rows can arrive and leave as they lie in memory
+/// (prelude/contraction_rows.cuh): A is an element of a buffer, or computed from one.
+struct ProductOfRows {
+  OperandBox a, b;
+  Expr a_load;            // what arrives
+  bool prologue = false;  // A is more than that
+  StagedResults results;
+  int64_t n = 0, k = 0;
+};
+std::optional<ProductOfRows> product_of_rows(const Kernel& kernel, DType element);
 /// An operand of attention that TMA can read: rows of neighbouring elements at a fixed distance, which begin where the batch
 /// index says, at a multiple of 16 bytes.
 struct OperandRows {

@@ -116,6 +116,10 @@ static std::vector<BoxMap> operand_maps(const Kernel& kernel, const Schedule& s,
 
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   if (!s.tile.boxes) return {};
+  if (s.tile.row_teams > 0) {
+    const DType element = element_of(s.unit);
+    return {plain_map(product_of_rows(kernel, element)->b, element, s.tile.n, 1)};
+  }
   if (kernel.attend()) return attention_maps(kernel, s);
   const TileDetails d = tile_details(kernel, s);
   std::vector<BoxMap> maps = operand_maps(kernel, s, d);

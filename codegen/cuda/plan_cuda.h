@@ -40,6 +40,7 @@ struct TileDetails {
   int a_rows = 0;                                // tensor cores with boxes: rows of A in a box along k
   bool by_group = false;                         // tensor cores with boxes: rows of A have an axis for groups
   std::optional<StagedResults> staged;           // tensor cores with boxes: how results leave
+  std::optional<ProductOfRows> rows;             // tensor cores: rows as they lie in memory
   int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for
   int thin = 0, columns = 1;    // skinny
   int shared_bytes = 0;

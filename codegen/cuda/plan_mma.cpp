@@ -129,6 +129,12 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   const Axis* out = inner_axis(d.out_along_m ? c.m : c.n);
   d.e_vector = out ? widest_vector(kernel, c.epilogue, out->var, out->extent, 8) : 1;
   const MmaTile& t = s.tile;
+  if (t.row_teams > 0) {
+    d.rows = product_of_rows(kernel, element);
+    d.staged = d.rows->results;
+    d.shared_bytes = rows_shared_bytes(t);
+    return;
+  }
   if (t.boxes) {
     auto staged = staged_results(kernel);
     const Staging staging = staging_of(staged);
@@ -262,6 +268,12 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.together = rows_together(c);
   p.boxes = takes_boxes(kernel, element_of(s.unit));
   if (p.boxes) p.staging = staging_of(staged_results(kernel));
+  if (machine.group_multiplies > 0) {
+    if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {
+      p.rows = true;
+      p.rows_prologue = rows->prologue;
+    }
+  }
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t step = 128 / p.element;
   const auto reaches_behind = [&](int64_t length) { return length % step != 0 ? 1.0 : 0.0; };

@@ -67,6 +67,7 @@ const char* name_of(MultiplyUnit unit) {
 }
 
 static std::string to_string(const MmaTile& t) {
+  if (t.row_teams > 0) return fmt::format("{}x{}x{} rows by {} warpgroups stages={}", t.m, t.n, t.k, t.row_teams, t.stages);
   return fmt::format("{}x{}x{} {} {}x{} stages={}{}{}{}{}", t.m, t.n, t.k, t.warpgroups ? "warpgroup" : "warp", t.warp_m,
                      t.warp_n, t.stages, t.k_warps > 1 ? fmt::format(" k_warps={}", t.k_warps) : "",
                      t.overlap ? " overlap" : "", t.boxes ? " boxes" : "", t.in_turn ? " in turn" : "");

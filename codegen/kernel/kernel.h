@@ -105,9 +105,11 @@ struct MmaTile {
   bool overlap = false;          // wgmma: one product stays in flight while the next stage is waited for
   bool boxes = false;            // wgmma: operands arrive as boxes (TMA), sent for by threads of their own
   bool in_turn = false;          // with `boxes`: two teams of warpgroups, a tile each; one multiplies while the other stores
-  int groups() const { return m / warp_m * (n / warp_n) * (in_turn ? 2 : 1); }  // warps or warpgroups that multiply
+  int row_teams = 0;             // with `boxes`: rows as they lie in memory (prelude/contraction_rows.cuh), by so many warpgroups
+  int teams() const { return row_teams > 0 ? row_teams : in_turn ? 2 : 1; }
+  int groups() const { return m / warp_m * (n / warp_n) * teams(); }  // warps or warpgroups that multiply
   int threads() const {
-    const int senders = boxes ? (groups() > 1 ? 128 : 32) : 0;
+    const int senders = boxes && row_teams == 0 ? (groups() > 1 ? 128 : 32) : 0;
     return groups() * k_warps * (warpgroups ? 128 : 32) + senders;
   }
   bool operator==(const MmaTile&) const = default;

@@ -156,20 +156,6 @@ struct Cta {
   std::vector<Epoch> remote;               // last access by each agent of another CTA
   std::vector<std::vector<WgSig>> wg_log;  // per warpgroup: what each wgmma was, to compare the four warps
 };
-struct AsyncOp {
-  bool store, done = false, read_done = false;
-  const struct MapInfo* map;
-  int coord[5];
-  u16 off[3];
-  u32 smem, bar;
-  u32 ctas;
-  Cta* cta;
-  Warp* warp;
-  u32 lin;
-  Clocks vc;
-  void* pc;
-  std::vector<u16> chunk;
-};
 constexpr u64 kMapMagic = 0x70616d5f756d65ull;  // marks an encoded tensor map
 struct MapInfo {
   bool im2col;
@@ -181,6 +167,21 @@ struct MapInfo {
   int lower[3], upper[3];
   u32 channels, pixels, bytes;
   Swizzle swizzle;
+};
+struct AsyncOp {
+  bool store, done = false, read_done = false;
+  const MapInfo* map;
+  MapInfo bytes;  // of a copy without a tensor map: one row
+  int coord[5];
+  u16 off[3];
+  u32 smem, bar;
+  u32 ctas;
+  Cta* cta;
+  Warp* warp;
+  u32 lin;
+  Clocks vc;
+  void* pc;
+  std::vector<u16> chunk;
 };
 
 struct Runtime {

@@ -118,6 +118,8 @@ void emu_cp_async_wait(int n);
 void emu_tma_load(u32 dst, const void* map, u32 bar, int rank, const int* coord, const u16* offset, int offsets,
                   int ctas);
 void emu_tma_store(const void* map, u32 src, int rank, const int* coord);
+void emu_bulk_load(u32 dst, const void* src, u32 bytes, u32 bar);
+void emu_bulk_store(void* dst, u32 src, u32 bytes);
 void emu_bulk_commit();
 void emu_bulk_wait(int n, int read);
 void emu_wgmma(float* d, int n, int type, u64 da, const u32* a, u64 db, int ta, int tb, int scale_d);

@@ -9,6 +9,8 @@ void keep_entry_points() {
       reinterpret_cast<const void*>(&emu_ballot),
       reinterpret_cast<const void*>(&emu_bar),
       reinterpret_cast<const void*>(&emu_bulk_commit),
+      reinterpret_cast<const void*>(&emu_bulk_load),
+      reinterpret_cast<const void*>(&emu_bulk_store),
       reinterpret_cast<const void*>(&emu_bulk_wait),
       reinterpret_cast<const void*>(&emu_cluster_arrive),
       reinterpret_cast<const void*>(&emu_cluster_rank),

@@ -71,7 +71,8 @@ bool is_reported(const Outcome& outcome, const std::string& word) {
 constexpr const char* kMma = "prelude/contraction_mma.cuh";
 constexpr const char* kWgmma = "prelude/contraction_wgmma.cuh";
 constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
-constexpr const char* kStaged = "prelude/staged_results.cuh";
+constexpr const char* kRowsOfProduct = "prelude/contraction_rows.cuh";
+constexpr const char* kStaged = "prelude/staged_results.cuh";  // included by kBoxes and kRowsOfProduct
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
@@ -85,7 +86,7 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
-  for (const char* loop : {kMma, kWgmma, kBoxes, kAttention, kAttentionBoxes})  // what it includes is planted into its text
+  for (const char* loop : {kMma, kWgmma, kBoxes, kRowsOfProduct, kAttention, kAttentionBoxes})  // what it includes is planted into its text
     if (source.find(fmt::format("#include \"{}\"", loop)) != std::string::npos && loop != fault.file) source = inlined(source, loop);
   if (*fault.file) source = inlined(source, fault.file);
   REQUIRE(source.find(fault.before) != std::string::npos);
@@ -202,6 +203,27 @@ TEST_CASE("faults in the main loop of warpgroups", "[emulated]") {
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
 }
 
+TEST_CASE("faults in products of rows", "[emulated]") {
+  Schedule schedule = tile_schedule(64, 64, 4);
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 64, .n = 24, .k = 152, .warp_m = 64, .warp_n = 24, .stages = 2, .warpgroups = true, .boxes = true};
+  schedule.tile.row_teams = 2;
+  schedule.threads = schedule.tile.threads();
+  schedule.most_blocks = 1;
+  const Fault faults[] = {
+      {"a tile is not waited for", kRowsOfProduct, "mbar_wait(memory.full(team, slot), phase);", "", "race"},
+      {"a stage is sent for before it is free", kRowsOfProduct, "mbar_wait(memory.empty(team, slot), phase);", "", "race"},
+      {"weights are not waited for", kRowsOfProduct, "mbar_wait(memory.have_weights(), 0);", "", "race"},
+      {"operands change while they are multiplied", kRowsOfProduct, "operands[g / kTogether % 2]", "operands[0]", "operand-changed"},
+      {"the gate of the wrong row", kRowsOfProduct, "sides[r][q % 2]", "sides[r][q / 2]", "wrong"},
+      {"rows behind the last are stored", kStaged, "(m_end - m < 16 ? m_end - m : 16)", "16", "global-out-of-bounds"},
+      {"the last columns take another's place", kStaged, "sts(word(lane / 4 + 8), words[1]);", "sts(word(lane / 4), words[1]);", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(rows_matmul(455, 24, 152, DType::F16, 1, true), fault, &schedule);
+  plant(rows_matmul(100, 24, 152, DType::F16, 1, true),
+        {"rows behind the last are read", kRowsOfProduct, "(row < rows ? row : rows - 1)", "row", "uninitialised"}, &schedule);
+}
+
 TEST_CASE("faults in the main loop of boxes", "[emulated]") {
   Schedule schedule = tile_schedule(64, 64, 4);
   schedule.unit = MultiplyUnit::F16;
@@ -235,7 +257,7 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
       {"an input is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
       {"an input takes the place of what is on its way out", kStaged, "if (!leads()) return;\n      bulk_wait_read<0>();",
        "if (!leads()) return;", "in-flight"},
-      {"the wrong half of a box", kStaged, "lane / 16) ^ lane % 8", "lane / 16) ^ lane % 4", "wrong"},
+      {"the wrong half of a box", kStaged, "(chunk ^ row % 8)", "(chunk ^ row % 4)", "wrong"},
       {"columns behind the last read inputs", kStaged, "return n < n_end ? n : n_end - 2;", "return n;", "global-out-of-bounds"},
   };
   for (const Fault& fault : in_boxes) plant(residual_matmul(1, 150, 72, 264, DType::F16), fault, &schedule);

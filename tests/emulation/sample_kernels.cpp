@@ -324,6 +324,30 @@ Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, DType ty
   return sample;
 }
 
+Sample rows_matmul(int64_t m, int64_t n, int64_t kk, DType type, int64_t rows_of_gate, bool residual) {
+  const Expr im = index("i", m), in = index("j", n), ik = index("k", kk);
+  const int64_t gates = rows_of_gate > 0 ? (m + rows_of_gate - 1) / rows_of_gate : 1;
+  Kernel k = kernel("rows", {input("x", type, {m, kk}), input("gate", type, {gates, kk}), input("w", type, {n, kk}),
+                             input("bias", DType::F32, {n}), input("residual", type, {m, n}), output("out0", type, {m, n})},
+                    {});
+  k.buffers[2].is_constant = k.buffers[3].is_constant = true;
+  Contract product;
+  product.m = {axis(im)};
+  product.n = {axis(in)};
+  product.k = {axis(ik)};
+  product.a = Expr::load(0, type, im * kk + ik);
+  if (rows_of_gate > 0) product.a = product.a * Expr::load(1, type, floor_div(im, Expr(rows_of_gate)) * kk + ik);
+  product.b = Expr::load(2, type, in * kk + ik);
+  product.a_type = product.b_type = type;
+  product.acc = Expr::local("acc", DType::F32);
+  Expr sum = product.acc + Expr::load(3, DType::F32, in);
+  if (residual) sum = sum + Expr::load(4, type, im * n + in);
+  product.epilogue.push_back({Store{5, im * n + in, sum}});
+  k.body.push_back({product});
+  return {fmt::format("rows_{}x{}x{}_{}{}{}", m, n, kk, name_of(type), rows_of_gate ? "_gated" : "", residual ? "_residual" : ""), k, {},
+          rows_of_gate > 0 ? 1e-2 : 2e-3};
+}
+
 Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, DType type, int64_t between) {
   const Expr im = index("i", groups), ig = index("g", together), in = index("j", n), ik = index("k", kk);
   Kernel k = kernel("matmul_relu_max", {input("x", type, {groups, together + between, kk}), input("w", type, {kk, n}), output("out0", type, {groups, n})}, {});

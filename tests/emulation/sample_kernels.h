@@ -39,6 +39,7 @@ Sample max_pool(int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc);
 Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type);
 Sample two_small_products(int64_t rows, int64_t k, int64_t inner, int64_t n);  // stages by way of a scratch array
 /// A product's rows are combined; `between` more rows of x follow each group.
+Sample rows_matmul(int64_t m, int64_t n, int64_t k, DType type, int64_t rows_of_gate, bool residual);  // rows_of_gate 0: no gate
 Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t k, DType type, int64_t between = 0);
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type,
               bool batched_w = false);

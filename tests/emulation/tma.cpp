@@ -122,6 +122,25 @@ bool run_async(AsyncOp* o) {
   rt.cur = saved;
   return true;
 }
+static AsyncOp* queue(const MapInfo* m, u32 smem, bool store) {
+  Warp& w = *me().warp;
+  auto p = std::make_unique<AsyncOp>();
+  AsyncOp* o = p.get();
+  o->store = store;
+  o->map = m;
+  o->smem = smem;
+  o->cta = w.cta;
+  o->warp = &w;
+  o->lin = me().lin;
+  o->vc = w.vc;
+  o->pc = me().pc;
+  for (auto& x : o->coord) x = 0;
+  for (auto& x : o->off) x = 0;
+  rt.ops.push_back(std::move(p));
+  rt.queue.push_back(o);
+  ++rt.res.tma_ops;
+  return o;
+}
 static AsyncOp* make(const void* map, u32 smem, int rank, const int* coord, int offsets, bool store) {
   const TensorMap& t = *(const TensorMap*)map;
   Warp& w = *me().warp;
@@ -142,31 +161,42 @@ static AsyncOp* make(const void* map, u32 smem, int rank, const int* coord, int 
   }
   if (!in_shared(*w.cta, smem, m->bytes, store ? "TMA store" : "TMA load")) die();
   check_late(find_alloc(m->base, 1), w, store ? "TMA store into" : "TMA load from");
-  auto p = std::make_unique<AsyncOp>();
-  AsyncOp* o = p.get();
-  o->store = store;
-  o->map = m;
-  o->smem = smem;
-  o->cta = w.cta;
-  o->warp = &w;
-  o->lin = me().lin;
-  o->vc = w.vc;
-  o->pc = me().pc;
+  AsyncOp* o = queue(m, smem, store);
   for (int i = 0; i < rank; ++i) o->coord[i] = coord[i];
-  for (auto& x : o->off) x = 0;
-  rt.ops.push_back(std::move(p));
-  rt.queue.push_back(o);
-  ++rt.res.tma_ops;
   return o;
 }
-extern "C" void emu_tma_load(u32 dst, const void* map, u32 bar, int rank, const int* coord, const u16* offset,
-                             int offsets, int ctas) {
-  HERE();
-  AsyncOp* o = make(map, dst, rank, coord, offsets, false);
+/// A copy of bytes is a box of one row.
+static AsyncOp* make_bytes(const void* global, u32 smem, u32 bytes, bool store) {
   Warp& w = *me().warp;
-  for (int i = 0; i < offsets; ++i) o->off[i] = offset[i];
+  const char* what = store ? "bulk store" : "bulk load";
+  if (smem % 16 || (size_t)global % 16 || bytes % 16 || bytes == 0) {
+    fault("misaligned", "%s of %u bytes at shared +%u: all three must be multiples of 16", what, bytes, smem - kSharedBase);
+    die();
+  }
+  if (!in_shared(*w.cta, smem, bytes, what)) die();
+  const Buffer* a = find_alloc(global, bytes);
+  if (!a) {
+    fault("global-out-of-bounds", "%s of %u bytes, %s", what, bytes, near_alloc(global).c_str());
+    die();
+  }
+  check_late(a, w, store ? "bulk store into" : "bulk load from");
+  AsyncOp* o = queue(nullptr, smem, store);
+  o->bytes = {};
+  o->bytes.esz = 1;
+  o->bytes.rank = 1;
+  o->bytes.base = (u8*)global;
+  o->bytes.dims[0] = o->bytes.bytes = bytes;
+  for (u32& b : o->bytes.box) b = 1;
+  o->bytes.box[0] = bytes;
+  o->bytes.elem = Elem::U8;
+  o->bytes.swizzle = Swizzle::None;
+  o->map = &o->bytes;
+  return o;
+}
+/// The op signals the mbarrier at `bar` in its blocks.
+static void signal(AsyncOp* o, u32 bar) {
+  Warp& w = *me().warp;
   o->bar = bar;
-  o->ctas = ctas < 0 ? 1u << w.cta->rank : (u32)ctas;
   for (u32 r = 0; r < 32; ++r)
     if (o->ctas >> r & 1) {
       if (r >= rt.ctas.size()) {
@@ -190,9 +220,8 @@ extern "C" void emu_tma_load(u32 dst, const void* map, u32 bar, int rank, const 
   ++w.vc.t[w.agent];  // later accesses of this thread are not ordered before the load
   give_way();
 }
-extern "C" void emu_tma_store(const void* map, u32 src, int rank, const int* coord) {
-  HERE();
-  AsyncOp* o = make(map, src, rank, coord, 0, true);
+/// What the op will read of shared memory must not change until it has.
+static void reads_shared(AsyncOp* o) {
   Warp& w = *me().warp;
   const MapInfo& m = *o->map;
   Shadow& s = *w.cta->sh;
@@ -210,6 +239,28 @@ extern "C" void emu_tma_store(const void* map, u32 src, int rank, const int* coo
   });
   me().bulk_open.push_back(o);
   give_way();
+}
+extern "C" void emu_bulk_load(u32 dst, const void* src, u32 bytes, u32 bar) {
+  HERE();
+  AsyncOp* o = make_bytes(src, dst, bytes, false);
+  o->ctas = 1u << me().warp->cta->rank;
+  signal(o, bar);
+}
+extern "C" void emu_bulk_store(void* dst, u32 src, u32 bytes) {
+  HERE();
+  reads_shared(make_bytes(dst, src, bytes, true));
+}
+extern "C" void emu_tma_load(u32 dst, const void* map, u32 bar, int rank, const int* coord, const u16* offset,
+                             int offsets, int ctas) {
+  HERE();
+  AsyncOp* o = make(map, dst, rank, coord, offsets, false);
+  for (int i = 0; i < offsets; ++i) o->off[i] = offset[i];
+  o->ctas = ctas < 0 ? 1u << me().warp->cta->rank : (u32)ctas;
+  signal(o, bar);
+}
+extern "C" void emu_tma_store(const void* map, u32 src, int rank, const int* coord) {
+  HERE();
+  reads_shared(make(map, src, rank, coord, 0, true));
 }
 extern "C" void emu_bulk_commit() {
   HERE();

@@ -25,6 +25,19 @@ template <class Plan> struct ResultRoom<Plan, true> {
   static constexpr int kBytes = StagedBoxes<Plan>::kBytes;
 };
 
+/// What stores the results of a warp by TMA, or takes its place where the threads store them.
+template <class Plan, class Epilogue, bool Staged = Plan::staged> struct ResultsByBox {
+  typedef StagedWarp<Plan, Epilogue, BoxedResults<Plan>> Type;
+};
+template <class Plan, class Epilogue> struct ResultsByBox<Plan, Epilogue, false> {
+  struct Type {
+    const Epilogue* epilogue;
+    struct { const TensorMap *out, *in; } way;
+    u32 shared, barriers;
+    typename Plan::index m_end, n_end;
+  };
+};
+
 template <class Plan> struct BoxRing {
   typedef typename Plan::index Index;
   static constexpr int kBytesA = Plan::tile_m * 128, kBytesB = Plan::tile_n * 128, kStage = kBytesA + kBytesB;
@@ -208,7 +221,7 @@ template <class Plan> struct BoxMultiplier {
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, const TensorMap* out, const TensorMap* in, Index m_end,
                      Index n_end, Index steps) {
     const int team = Product::team(), warp = threadIdx.x / 32;
-    StagedWarp<Plan, Epilogue> staged{&epilogue, out, in, ring.shared + Ring::kRing + warp * Ring::kWarp, ring.inputs(warp)};
+    typename ResultsByBox<Plan, Epilogue>::Type staged{&epilogue, {out, in}, ring.shared + Ring::kRing + warp * Ring::kWarp, ring.inputs(warp)};
     staged.m_end = m_end;
     staged.n_end = n_end;
     ring.skip((Index)team * steps);

@@ -1,12 +1,14 @@
-// 16-bit results of a warpgroup on their way to memory by TMA: 16 rows of a warp and 64 columns at a time, as the tensor cores
-// leave them, into shared memory that only this warp uses, and from there as a box. What the epilogue reads of the same form (a
-// residual) has come by TMA into the very places that its results take. Of the plan:
-//   buffers       boxes of a warp: on their way in, in use, or on their way out
-//   staged_input  the epilogue has such an input; it comes by the second map
+// 16-bit results of a warpgroup on their way to memory by TMA: 16 rows of a warp at a time, as the tensor cores leave them, into
+// shared memory that only this warp uses, and from there in one piece: 64 columns as a box (BoxedResults), or all columns of rows
+// that lie one behind the other (RowsOfResults). What the epilogue reads of the same form (a residual) has come by TMA into the
+// very places that its results take. Of the plan:
+//   buffers       pieces of a warp: on their way in, in use, or on their way out
+//   staged_input  the epilogue has such an input
 // The functor of the epilogue is that of contraction_wgmma.cuh for two neighbours, with `result` in place of operator():
 //   void result(batch, m, n, float (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, float (&out)[2]) const
 // with the types StagedInput and StagedOutput.
 #pragma once
+#include "prelude/memory.cuh"
 #include "prelude/mma.cuh"
 #include "prelude/sync.cuh"
 #include "prelude/tma.cuh"
@@ -17,33 +19,65 @@ INGOT_DEV u32 pack_pair(bf16, float low, float high) { return pack_bf16x2(low, h
 
 template <class Plan> struct StagedBoxes {
   static constexpr int kBuffers = Plan::buffers, kBox = 16 * 128, kBytes = kBuffers * kBox;  // of a warp, without barriers
-  static constexpr int kPerRow = Plan::warp_n / 64, kBoxes = Plan::warp_m / 64 * kPerRow;    // of a tile
   static_assert(Plan::warp_n % 64 == 0, "a box is 64 columns");
-  static_assert(kBoxes % kBuffers == 0, "buffers are used in turn");
-  static_assert(!Plan::staged_input || kBuffers == kBoxes, "each input of a tile has its place");
 };
 
-/// The boxes of one warp, the tile's from (m0, n0) on: 16 rows, and the same 64 rows further for each further row of acc.
-template <class Plan, class Epilogue> struct StagedWarp {
+/// Boxes of 64 columns, 128 bytes a row, whose 16-byte chunks are permuted by the row.
+template <class Plan> struct BoxedResults {
   typedef typename Plan::index Index;
-  typedef StagedBoxes<Plan> Boxes;
-  typedef typename Epilogue::Inputs Inputs;
-  const Epilogue* epilogue;
+  static constexpr int kColumns = 64, kPerRow = Plan::warp_n / 64, kBytes = StagedBoxes<Plan>::kBox;
   const TensorMap *out, *in;
+
+  static INGOT_DEV u32 place(u32 buffer, int row, int chunk) { return buffer + row * 128 + (chunk ^ row % 8) * 16; }
+  static INGOT_DEV int there(int row, Index, Index) { return row; }  // rows behind the last are zeros
+  INGOT_DEV void load(u32 to, u32 barrier, Index batch, Index m, Index n, Index) const {
+    mbar_arrive_expect_tx(barrier, kBytes);
+    tma_load3(to, in, barrier, (int)n, (int)m, Plan::batched ? (int)batch : 0);
+  }
+  INGOT_DEV void store(u32 from, Index batch, Index m, Index n, Index) const {
+    tma_store3(out, from, (int)n, (int)m, Plan::batched ? (int)batch : 0);
+  }
+};
+
+/// Whole rows of Plan::tile_n columns, one behind the other as they lie in memory.
+template <class Plan, class Output, class Input> struct RowsOfResults {
+  typedef typename Plan::index Index;
+  static constexpr int kColumns = Plan::tile_n, kPerRow = 1, kRow = kColumns * 2, kBytes = 16 * kRow;
+  Output* out;
+  const Input* in;
+
+  static INGOT_DEV u32 place(u32 buffer, int row, int chunk) { return buffer + row * kRow + chunk * 16; }
+  /// The row itself, or the last one that has arrived.
+  static INGOT_DEV int there(int row, Index m, Index m_end) { return row < m_end - m ? row : (int)(m_end - m) - 1; }
+  static INGOT_DEV u32 bytes(Index m, Index m_end) { return (u32)(m_end - m < 16 ? m_end - m : 16) * kRow; }
+  INGOT_DEV void load(u32 to, u32 barrier, Index, Index m, Index, Index m_end) const {
+    mbar_arrive_expect_tx(barrier, bytes(m, m_end));
+    bulk_load(to, in + (i64)m * kColumns, bytes(m, m_end), barrier);
+  }
+  INGOT_DEV void store(u32 from, Index, Index m, Index, Index m_end) const {
+    bulk_store(out + (i64)m * kColumns, from, bytes(m, m_end));
+  }
+};
+
+/// The pieces of one warp, the tile's from (m0, n0) on: 16 rows, and the same 64 rows further for each further row of acc.
+template <class Plan, class Epilogue, class Way> struct StagedWarp {
+  typedef typename Plan::index Index;
+  typedef typename Epilogue::Inputs Inputs;
+  static constexpr int kBuffers = Plan::buffers, kPerRow = Way::kPerRow, kPieces = Plan::warp_m / 64 * kPerRow;  // of a tile
+  static_assert(kPieces % kBuffers == 0, "buffers are used in turn");
+  static_assert(!Plan::staged_input || kBuffers == kPieces, "each input of a tile has its place");
+  const Epilogue* epilogue;
+  Way way;
   u32 shared, barriers, phases = 0;  // a bit for each buffer
   Index batch = 0, m0 = 0, n0 = 0, m_end, n_end;
 
-  INGOT_DEV u32 buffer(int p) const { return shared + p % Boxes::kBuffers * Boxes::kBox; }
-  INGOT_DEV u32 barrier(int p) const { return barriers + p % Boxes::kBuffers * 8; }
-  INGOT_DEV Index row(int p) const { return m0 + p / Boxes::kPerRow * 64; }
-  INGOT_DEV Index column(int p) const { return n0 + p % Boxes::kPerRow * 64; }
+  INGOT_DEV u32 buffer(int p) const { return shared + p % kBuffers * Way::kBytes; }
+  INGOT_DEV u32 barrier(int p) const { return barriers + p % kBuffers * 8; }
+  INGOT_DEV Index row(int p) const { return m0 + p / kPerRow * 64; }
+  INGOT_DEV Index column(int p) const { return n0 + p % kPerRow * Way::kColumns; }
   INGOT_DEV bool has(int p) const { return row(p) < m_end && column(p) < n_end; }
   static INGOT_DEV bool leads() { return threadIdx.x % 32 == 0; }
 
-  INGOT_DEV void send_input(int p) const {
-    mbar_arrive_expect_tx(barrier(p), Boxes::kBox);
-    tma_load3(buffer(p), in, barrier(p), (int)column(p), (int)row(p), Plan::batched ? (int)batch : 0);
-  }
   /// Before the products of a tile: its inputs are on their way beside them.
   INGOT_DEV void begin(Index at_batch, Index at_m, Index at_n) {
     batch = at_batch;
@@ -53,17 +87,17 @@ template <class Plan, class Epilogue> struct StagedWarp {
       if (!leads()) return;
       bulk_wait_read<0>();
 #pragma unroll
-      for (int p = 0; p < Boxes::kBoxes; ++p)
-        if (has(p)) send_input(p);
+      for (int p = 0; p < kPieces; ++p)
+        if (has(p)) way.load(buffer(p), barrier(p), batch, row(p), column(p), m_end);
     }
   }
-  /// Waits until box p may be written.
+  /// Waits until piece p may be written.
   INGOT_DEV void open(int p) {
     if constexpr (Plan::staged_input) {
       mbar_wait(barrier(p), phases >> p & 1);
       phases ^= 1u << p;
     } else {
-      if (leads()) bulk_wait_read<Boxes::kBuffers - 1>();
+      if (leads()) bulk_wait_read<kBuffers - 1>();
       warp_sync();
     }
   }
@@ -71,7 +105,7 @@ template <class Plan, class Epilogue> struct StagedWarp {
     fence_proxy_async();
     warp_sync();
     if (!leads()) return;
-    tma_store3(out, buffer(p), (int)column(p), (int)row(p), Plan::batched ? (int)batch : 0);
+    way.store(buffer(p), batch, row(p), column(p), m_end);
     bulk_commit();
   }
   // Of 16x16 results, which tensor cores leave in a thread as four pairs, where pair k of those from column c on is. What lies
@@ -84,34 +118,59 @@ template <class Plan, class Epilogue> struct StagedWarp {
     const Index n = column(p) + c + k / 2 * 8 + threadIdx.x % 4 * 2;
     return n < n_end ? n : n_end - 2;
   }
-  INGOT_DEV void block(int p, int c, const float* acc, const Inputs* inputs) const {
+  /// The first `Pairs` of the four pairs from column c on: all, or those of the last 8 columns.
+  template <int Pairs> INGOT_DEV void block(int p, int c, const float* acc, const Inputs* inputs) const {
     const int lane = threadIdx.x % 32;
-    const u32 at = buffer(p) + lane % 16 * 128 + ((c / 8 + lane / 16) ^ lane % 8) * 16;
+    const u32 at = Way::place(buffer(p), lane % 16, c / 8 + lane / 16);
+    const auto word = [&](int row) { return Way::place(buffer(p), row, c / 8) + lane % 4 * 4; };
     u32 words[4] = {};
-    if constexpr (Plan::staged_input) ldmatrix4(at, words);
+    if constexpr (Plan::staged_input) {
+      const auto there = [&](int r) { return Way::there(r, row(p), m_end); };
+      if constexpr (Pairs == 4) {
+        ldmatrix4(Way::place(buffer(p), there(lane % 16), c / 8 + lane / 16), words);
+      } else {
+        words[0] = lds<u32>(word(there(lane / 4)));
+        words[1] = lds<u32>(word(there(lane / 4 + 8)));
+      }
+    }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < Pairs; ++k) {
       float pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]}, results[2];
       const auto staged = bits_as<Vec<typename Epilogue::StagedInput, 2>>(words[k]);
       epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
       words[k] = pack_pair(typename Epilogue::StagedOutput{}, results[0], results[1]);
     }
-    stmatrix4(at, words);
+    if constexpr (Pairs == 4) {
+      stmatrix4(at, words);
+    } else {
+      sts(word(lane / 4), words[0]);
+      sts(word(lane / 4 + 8), words[1]);
+    }
+  }
+  /// Up to 64 columns of piece p from c0 on; `Opens`: they are the piece's first.
+  template <int Count, bool Opens> INGOT_DEV void columns(int p, int c0, const float* acc) {
+    constexpr int kInputs = (Count + 15) / 16 * 4;
+    Inputs inputs[kInputs];  // on their way together
+#pragma unroll
+    for (int i = 0; i < kInputs; ++i) inputs[i] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, c0 + i / 4 * 16, i % 4));
+    if constexpr (Opens) open(p);
+#pragma unroll
+    for (int c = 0; c + 16 <= Count; c += 16) block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
+    if constexpr (Count % 16 != 0) block<2>(p, c0 + Count - 8, acc + (c0 + Count - 8) / 2, inputs + Count / 16 * 4);
   }
   template <int Rows, int Columns> INGOT_DEV void store(const float (&acc)[Rows][Columns]) {
+    constexpr int kFirst = Way::kColumns < 64 ? Way::kColumns : 64, kLast = Way::kColumns % 64;
 #pragma unroll
-    for (int p = 0; p < Boxes::kBoxes; ++p) {
+    for (int p = 0; p < kPieces; ++p) {
       if (!has(p)) {
         if (leads()) bulk_commit();  // an empty one: the count of those behind a buffer's own stays
         continue;
       }
-      Inputs inputs[16];  // on their way together
+      const float* piece = acc[p / kPerRow] + p % kPerRow * Way::kColumns / 2;
+      columns<kFirst, true>(p, 0, piece);
 #pragma unroll
-      for (int i = 0; i < 16; ++i) inputs[i] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, i / 4 * 16, i % 4));
-      open(p);
-#pragma unroll
-      for (int c = 0; c < 64; c += 16)
-        block(p, c, acc[p / Boxes::kPerRow] + (p % Boxes::kPerRow * 64 + c) / 2, inputs + c / 4);
+      for (int c = 64; c + 64 <= Way::kColumns; c += 64) columns<64, false>(p, c, piece);
+      if constexpr (Way::kColumns > 64 && kLast > 0) columns<kLast, false>(p, Way::kColumns - kLast, piece);
       close(p);
     }
   }

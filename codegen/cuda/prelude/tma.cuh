@@ -64,6 +64,17 @@ INGOT_DEV void tma_store5(const TensorMap* m, u32 src, int x, int y, int z, int 
                          "r"(w), "r"(v) : "memory");)
   INGOT_HOST(const int c[] = {x, y, z, w, v}; emu_tma_store(m, src, 5, c);)
 }
+// Bytes as they lie, at addresses and of a number that are multiples of 16: no tensor map.
+INGOT_DEV void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar) {
+  INGOT_PTX(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
+                         "l"(src), "r"(bytes), "r"(bar) : "memory");)
+  INGOT_HOST(emu_bulk_load(dst, src, bytes, bar);)
+}
+INGOT_DEV void bulk_store(void* dst, u32 src, u32 bytes) {
+  INGOT_PTX(asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(src),
+                         "r"(bytes) : "memory");)
+  INGOT_HOST(emu_bulk_store(dst, src, bytes);)
+}
 INGOT_DEV void bulk_commit() {
   INGOT_PTX(asm volatile("cp.async.bulk.commit_group;" :: : "memory");) INGOT_HOST(emu_bulk_commit();)
 }

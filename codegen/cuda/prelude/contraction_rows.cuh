@@ -1,0 +1,193 @@
+// A matrix product with few columns and a short k, whose rows arrive and leave as they lie in memory (sm_90a): A is read once,
+// in long pieces without padding, and goes to the tensor cores through registers, where `Prologue` may change it on the way (a
+// gate); the weights stay in shared memory. Each warpgroup is a team that goes on from tile to tile by itself. Of the plan:
+//   tile_m, tile_n     rows of a tile (64 for each row of acc); all columns
+//   k                  all of it, a multiple of 8
+//   teams, stages      warpgroups, and the tiles of A that each has room for
+//   buffers, staged_input   staged_results.cuh: a piece for each 64 rows
+//   prologue           A is not used as it is stored: PrologueA has types Side and Depth, and
+//     Side side(batch, m) const; Depth depth(k) const
+//     void operator()(float (&x)[2], const Side&, const Depth&, float (&out)[2]) const     elements (m, k) and (m, k + 1)
+// The epilogue's functor is that of staged_results.cuh.
+#pragma once
+#include "prelude/mma_operand.cuh"
+#include "prelude/staged_results.cuh"
+#include "prelude/wgmma.cuh"
+
+INGOT_WGMMA(8) INGOT_WGMMA(16) INGOT_WGMMA(24) INGOT_WGMMA(32) INGOT_WGMMA(40) INGOT_WGMMA(48) INGOT_WGMMA(56) INGOT_WGMMA(64)
+INGOT_WGMMA(72) INGOT_WGMMA(80) INGOT_WGMMA(88) INGOT_WGMMA(96) INGOT_WGMMA(104) INGOT_WGMMA(112) INGOT_WGMMA(120) INGOT_WGMMA(128)
+INGOT_WGMMA(136) INGOT_WGMMA(144) INGOT_WGMMA(152) INGOT_WGMMA(160) INGOT_WGMMA(168) INGOT_WGMMA(176) INGOT_WGMMA(184) INGOT_WGMMA(192)
+INGOT_WGMMA(200) INGOT_WGMMA(208) INGOT_WGMMA(216) INGOT_WGMMA(224) INGOT_WGMMA(232) INGOT_WGMMA(240) INGOT_WGMMA(248) INGOT_WGMMA(256)
+
+template <class Plan> struct RowsMemory {
+  static constexpr int kRow = Plan::k * 2, kIn = Plan::tile_m * kRow, kOut = Plan::buffers * 16 * Plan::tile_n * 2;  // bytes; kOut: of a warp
+  static constexpr int kPanel = Plan::tile_n * 128, kPanels = (Plan::k + 63) / 64;  // of the weights: 64 of k
+  static constexpr int kRings = kPanels * kPanel, kResults = kRings + Plan::teams * Plan::stages * kIn;
+  static constexpr int kBarriers = kResults + Plan::teams * 4 * kOut;
+  u32 shared;
+
+  INGOT_DEV u32 weights(int k) const { return shared + k / 64 * kPanel + k % 64 * 2; }
+  INGOT_DEV u32 stage(int team, u32 slot) const { return shared + kRings + (team * Plan::stages + (int)slot) * kIn; }
+  INGOT_DEV u32 results(int warp) const { return shared + kResults + warp * kOut; }
+  INGOT_DEV u32 have_weights() const { return shared + kBarriers; }
+  INGOT_DEV u32 full(int team, u32 slot) const { return shared + kBarriers + 8 + (team * Plan::stages + (int)slot) * 16; }
+  INGOT_DEV u32 empty(int team, u32 slot) const { return full(team, slot) + 8; }
+  INGOT_DEV u32 inputs(int warp) const { return full(Plan::teams, 0) + warp * Plan::buffers * 8; }
+  /// By one thread, before all others use them.
+  INGOT_DEV void start() const {
+    mbar_init(have_weights(), 1);
+#pragma unroll 1
+    for (int s = 0; s < Plan::teams * Plan::stages; ++s) {
+      mbar_init(full(0, 0) + s * 16, 1);
+      mbar_init(empty(0, 0) + s * 16, 4);
+    }
+    for (int i = 0; Plan::staged_input && i < Plan::teams * 4 * Plan::buffers; ++i) mbar_init(inputs(0) + i * 8, 1);
+    fence_mbar_init();
+  }
+  INGOT_DEV void send_weights(const TensorMap* b) const {
+    mbar_arrive_expect_tx(have_weights(), kPanels * kPanel);
+#pragma unroll 1
+    for (int p = 0; p < kPanels; ++p) tma_load3(shared + p * kPanel, b, have_weights(), p * 64, 0, 0);
+  }
+};
+
+/// A warpgroup and its tiles: every `step`th from `first` on.
+template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
+  typedef typename Plan::index Index;
+  typedef typename Plan::element T;
+  typedef RowsMemory<Plan> Memory;
+  typedef RowsOfResults<Plan, typename Epilogue::StagedOutput, typename Epilogue::StagedInput> Way;
+  static constexpr int kRows = Plan::tile_m / 64, kSteps = (Plan::k + 15) / 16, kTogether = 4;  // steps of 16 of k
+  static constexpr int kType = MmaTraits<T>::type;
+  Memory memory;
+  const T* a;
+  const PrologueA* prologue;
+  Index first, step, m_end;
+  int team;
+  float acc[kRows][Plan::tile_n / 2];
+  u32 operands[2][kTogether][kRows][4];
+
+  static INGOT_DEV int warp() { return threadIdx.x / 32 % 4; }
+  INGOT_DEV int rows_at(Index m0) const { return m_end - m0 < Plan::tile_m ? (int)(m_end - m0) : Plan::tile_m; }
+  INGOT_DEV void send(Index m0, u32 slot) const {
+    const u32 bytes = (u32)rows_at(m0) * Memory::kRow, full = memory.full(team, slot);
+    mbar_arrive_expect_tx(full, bytes);
+    bulk_load(memory.stage(team, slot), a + (i64)m0 * Plan::k, bytes, full);
+  }
+  /// The first tiles, by one thread.
+  INGOT_DEV void send_first() const {
+#pragma unroll 1
+    for (int s = 0; s < Plan::stages; ++s) {
+      const Index m0 = first + s * step;
+      if (m0 < m_end) send(m0, s);
+    }
+  }
+  /// Rows r * 64 + 16 * warp of the tile at `stage`, steps 16 * at of k, as the tensor cores take them.
+  template <class Sides> INGOT_DEV void load(u32 stage, int rows, int r, int at, const Sides& sides, u32 (&words)[4]) const {
+    constexpr bool kHalf = Plan::k % 16 != 0;
+    const int lane = threadIdx.x % 32, row = r * 64 + warp() * 16 + lane % 16;
+    const bool last_half = kHalf && at == kSteps - 1;
+    ldmatrix4(stage + (row < rows ? row : rows - 1) * Memory::kRow + at * 32 + (last_half ? 0 : lane / 16 * 16), words);
+    if (last_half) words[2] = words[3] = 0;
+    if constexpr (Plan::prologue) {
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        if (last_half && q >= 2) continue;
+        const auto pair = bits_as<Vec<T, 2>>(words[q]);
+        float x[2] = {to_f32(pair[0]), to_f32(pair[1])}, out[2];
+        (*prologue)(x, sides[r][q % 2], prologue->depth((Index)(at * 16 + q / 2 * 8 + lane % 4 * 2)), out);
+        words[q] = pack_pair(T{}, out[0], out[1]);
+      }
+    }
+  }
+  template <class Sides> INGOT_DEV void multiply(u32 stage, int rows, const Sides& sides) {
+#pragma unroll
+    for (int g = 0; g < kSteps; g += kTogether) {
+      u32(&now)[kTogether][kRows][4] = operands[g / kTogether % 2];
+#pragma unroll
+      for (int s = 0; s < kTogether; ++s) {
+#pragma unroll
+        for (int r = 0; r < kRows; ++r)
+          if (g + s < kSteps) load(stage, rows, r, g + s, sides, now[s][r]);
+      }
+      wgmma_fence();
+#pragma unroll
+      for (int s = 0; s < kTogether; ++s) {
+        if (g + s >= kSteps) continue;
+        const u64 b = wgmma_desc(memory.weights((g + s) * 16), 16, 1024, kSwizzle128);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) wgmma_ra<kType, 0>(acc[r], now[s][r], b, g + s > 0);
+      }
+      wgmma_commit();
+      if (g + kTogether < kSteps) wgmma_wait<1>();  // the operands of the group before may go
+    }
+  }
+  struct NoSide {};
+  template <class P, bool> struct SideOf { typedef NoSide Type; };
+  template <class P> struct SideOf<P, true> { typedef typename P::Side Type; };
+  INGOT_DEV void run(const Epilogue& epilogue, const Way& way, Index n_end) {
+    typedef typename SideOf<PrologueA, Plan::prologue>::Type Side;
+    const int in_block = threadIdx.x / 32, lane = threadIdx.x % 32;
+    StagedWarp<Plan, Epilogue, Way> staged{&epilogue, way, memory.results(in_block), memory.inputs(in_block)};
+    staged.m_end = m_end;
+    staged.n_end = n_end;
+    u32 slot = 0, phase = 0;
+#pragma unroll 1
+    for (Index m0 = first; m0 < m_end; m0 += step) {
+      staged.begin(0, m0 + warp() * 16, 0);
+      Side sides[kRows][2];
+      if constexpr (Plan::prologue) {
+#pragma unroll
+        for (int i = 0; i < kRows * 2; ++i) {
+          const Index m = m0 + i / 2 * 64 + warp() * 16 + lane / 4 + i % 2 * 8;
+          sides[i / 2][i % 2] = prologue->side(0, m < m_end ? m : m_end - 1);
+        }
+      }
+      mbar_wait(memory.full(team, slot), phase);
+      multiply(memory.stage(team, slot), rows_at(m0), sides);
+      warp_sync();
+      if (lane == 0) mbar_arrive(memory.empty(team, slot));
+      if (threadIdx.x % 128 == 0 && m0 + Plan::stages * step < m_end) {
+        mbar_wait(memory.empty(team, slot), phase);
+        send(m0 + Plan::stages * step, slot);
+      }
+      if (++slot == Plan::stages) {
+        slot = 0;
+        phase ^= 1;
+      }
+      wgmma_wait<0>();
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) wgmma_results(acc[r]);
+      staged.store(acc);
+    }
+    staged.finish();
+  }
+};
+
+template <class Plan, class PrologueA, class Epilogue>
+INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap* b, const PrologueA& prologue,
+                                typename Epilogue::StagedOutput* out, const typename Epilogue::StagedInput* in,
+                                const Epilogue& epilogue, typename Plan::index m_end, typename Plan::index n_end, u32 shared) {
+  typedef typename Plan::index Index;
+  typedef RowsTeam<Plan, PrologueA, Epilogue> Team;
+  const RowsMemory<Plan> memory{shared};
+  if (threadIdx.x == 0) {
+    tma_prefetch(b);
+    memory.start();
+    if constexpr (Plan::b_constant) memory.send_weights(b);
+  }
+  cta_sync();
+  pdl_begin();
+  if (!Plan::b_constant && threadIdx.x == 0) memory.send_weights(b);
+  Team team;
+  team.memory = memory;
+  team.a = a;
+  team.prologue = &prologue;
+  team.team = warp_uniform(threadIdx.x / 128);
+  team.first = ((Index)team.team * gridDim.x + blockIdx.x) * Plan::tile_m;
+  team.step = (Index)Plan::teams * gridDim.x * Plan::tile_m;
+  team.m_end = m_end;
+  if (threadIdx.x % 128 == 0) team.send_first();
+  mbar_wait(memory.have_weights(), 0);
+  team.run(epilogue, {out, in}, n_end);
+}
