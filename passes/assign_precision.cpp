@@ -38,6 +38,11 @@ class Narrower {
 
  private:
   bool is_wide(ValueId v) const { return g_.value(v).type.dtype == DType::F32 && !g_.value(v).content; }
+  /// Weights, be they so few that their values are known everywhere; vectors that short (biases) stay as they are.
+  bool is_wide_matrix(ValueId v) const {
+    const TensorPtr& t = g_.value(v).constant;
+    return t && t->type() == DType::F32 && std::count_if(t->dims().begin(), t->dims().end(), [](int64_t d) { return d > 1; }) > 1;
+  }
   static ValueId cast(Graph& body, ValueId v, DType to) {
     TensorType type = body.value(v).type;
     type.dtype = to;
@@ -48,7 +53,7 @@ class Narrower {
     for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
       const ValueId v = g_.node(id).inputs[i];
       if (g_.value(v).constant) {
-        if (!is_wide(v) || g_.value(v).constant->count() == 1) continue;
+        if ((!is_wide(v) && !is_wide_matrix(v)) || g_.value(v).constant->count() == 1) continue;
         g_.replace_use(id, v, weight(v));
       } else if (!narrow_.count(v)) {
         continue;

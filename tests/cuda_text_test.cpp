@@ -447,6 +447,13 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
     check_schedule(sample, boxes(unit, 128, 128, 128, 128, 3, true));
     check_schedule(sample, boxes(unit, 128, 128, 64, 128, 2, false));
   }
+  for (const Sample& sample : {rows_matmul(390, 72, 200, DType::F16, 49, true), rows_matmul(130, 136, 328, DType::BF16, 1, false)}) {
+    const MultiplyUnit unit = sample.kernel.contract()->a_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::F16;
+    check_schedule(sample, boxes(unit, 64, 64, 64, 64, 4, true));
+    check_schedule(sample, boxes(unit, 128, 64, 64, 64, 3, false));
+    check_schedule(sample, boxes(unit, 64, 96, 64, 96, 3, true));
+    check_schedule(sample, boxes(unit, 64, 192, 64, 192, 2, false));
+  }
   for (const Sample& sample : {largest_of_rows(11, 14, 136, 72, DType::F16), largest_of_rows(21, 14, 72, 136, DType::F16, 2),
                                largest_of_rows(3, 49, 40, 72, DType::F16, 1)}) {
     check_schedule(sample, boxes(MultiplyUnit::F16, 128, 64, 64, 64, 3, false));
@@ -554,6 +561,12 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
       check_compiles(sample, emitted.value(), {"sm_90a"});
     }
     ++seen;
+    if (x.warp_m != 64) continue;
+    const Sample gated = rows_matmul(4096, 4096, 4096, DType::F16, 64, true);
+    const auto emitted = emit_cuda(gated.kernel, cuda_traits(90),
+                                   boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn));
+    REQUIRE(emitted);
+    check_compiles(gated, emitted.value(), {"sm_90a"});
   }
   CHECK(seen > 10);
 }

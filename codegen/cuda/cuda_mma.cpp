@@ -23,6 +23,8 @@ void TilesPrinter::print_mma() {
     out_.blank();
     print_operand("PrologueB", contract_, contract_.b, contract_.n, "n", d.b_along_k, d.b_vector, d.b_raw);
     out_.blank();
+  } else {
+    print_change_of_a();
   }
   if (d.staged) print_staged_results(contract_, *d.staged);
   else print_results(contract_, d.out_along_m, d.e_vector, "n");
@@ -49,6 +51,7 @@ void TilesPrinter::print_mma_plan() {
     const Staging staging = staging_of(d.staged);
     out_.line(fmt::format("static constexpr bool staged = {}, staged_input = {};", d.staged.has_value(), staging == Staging::Inputs));
     out_.line(fmt::format("static constexpr int buffers = {};", staged_buffers(t, staging)));
+    out_.line(fmt::format("static constexpr bool prologue = {};", d.a_load.valid()));
     print_window();
   } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
   out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,
@@ -70,6 +73,13 @@ bool TilesPrinter::is_constant(const Expr& operand) const {
   return all;
 }
 
+void TilesPrinter::print_change_of_a() {
+  const Expr& load = details_.a_load;
+  if (load.valid()) print_operand("PrologueA", contract_, contract_.a, contract_.m, "m", true, 2, false, load);
+  else out_.line("struct PrologueA {};");
+  out_.blank();
+}
+
 void TilesPrinter::print_product_of_rows() {
   const ProductOfRows& rows = *details_.rows;
   const MmaTile& t = schedule_.tile;
@@ -80,12 +90,10 @@ void TilesPrinter::print_product_of_rows() {
     out_.line(fmt::format("static constexpr int tile_m = {0}, tile_n = {1}, warp_m = {0}, warp_n = {1}, k = {2};", t.m, t.n, t.k));
     out_.line(fmt::format("static constexpr int teams = {}, stages = {}, buffers = {};", t.row_teams, t.stages, t.m / 64));
     out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {};", rows.results.load.valid(),
-                          rows.prologue, is_constant(contract_.b)));
+                          rows.a.prologue, is_constant(contract_.b)));
   }
   out_.blank();
-  if (rows.prologue) print_operand("PrologueA", contract_, contract_.a, contract_.m, "m", true, 2, false, rows.a_load);
-  else out_.line("struct PrologueA {};");
-  out_.blank();
+  print_change_of_a();
   print_staged_results(contract_, rows.results);
   out_.blank();
   print_entry();
@@ -99,7 +107,7 @@ void TilesPrinter::print_rows_call() {
     return fmt::format("args.{} + {}", identifier_of(kernel_.buffers[static_cast<size_t>(box.buffer)].name), expr_.operand(box.offset));
   };
   out_.line(fmt::format("contraction_rows<Plan>({}, &map_0, PrologueA{}, {}, {}, Epilogue{{args}}, m_end, n_end, shared);",
-                        pointer(rows.a), rows.prologue ? "{args}" : "{}", pointer(rows.results.out),
+                        pointer(rows.a.box), rows.a.prologue ? "{args}" : "{}", pointer(rows.results.out),
                         rows.results.load.valid() ? pointer(rows.results.in) : "nullptr"));
   out_.close();
 }

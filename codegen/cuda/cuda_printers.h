@@ -237,6 +237,8 @@ class TilesPrinter : public ProductPrinter {
   void print_mma();
   void print_mma_plan();
   bool is_constant(const Expr& operand) const;
+  /// The functor of rows of A that arrive by TMA: empty where A is what arrives.
+  void print_change_of_a();
   // rows as they lie in memory
   void print_product_of_rows();
   void print_rows_call();

@@ -173,8 +173,9 @@ void TilesPrinter::print_entry() {
   if (is_mma()) {
     const MmaTile& t = schedule_.tile;
     const auto& staged = details_.staged;
-    const std::string operands = t.boxes ? fmt::format("&map_0, &map_1, {}, {}", staged ? "&map_2" : "nullptr",
-                                                       staged && staged->load.valid() ? "&map_3" : "nullptr")
+    const std::string operands = t.boxes ? fmt::format("&map_0, &map_1, {}, {}, PrologueA{}", staged ? "&map_2" : "nullptr",
+                                                       staged && staged->load.valid() ? "&map_3" : "nullptr",
+                                                       details_.a_load.valid() ? "{args}" : "{}")
                                          : a + ", " + b;
     out_.line(fmt::format("contraction_{}<Plan>({}, {}, batches, m_end, n_end, k_end, shared);",
                           t.boxes ? "boxes" : t.warpgroups ? "wgmma" : "mma", operands, e));

@@ -61,6 +61,7 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
   if (x.warpgroups) {
     // Operands that are not along k lie in panels of 64.
     if (machine.group_multiplies == 0 || (p.element != 2 && !x.boxes) || (!p.b_along_k && x.warp_n % 64 != 0)) return false;
+    if (x.boxes && p.a_changes && x.warp_m != 64) return false;  // registers: two steps of A
     if (x.boxes) {
       const bool along_k = p.a_along_k && p.b_along_k;
       x.stages = 3;
@@ -190,7 +191,8 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double passes = results * (!staged ? 10 : p.staging == Staging::Inputs ? 8 : 4);
   const double operands = (x.m * p.a.bytes + x.n * p.b.bytes) * k, moved = results * p.result_bytes;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
-  const double main = std::max({multiplies, copies / machine.shared_bytes, filled, operands / kL2});
+  const double changes = p.a_changes ? x.m * k * (6 + p.a.gather * 32) / 128 : 0;  // instructions, half of the issue slots
+  const double main = std::max({multiplies, copies / machine.shared_bytes, filled, operands / kL2, changes});
   const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), work = p.result_work + (staged ? 9 : 7);
   const double stored = results * work / (128 * std::min(kWarpIssue * team, kMostIssue));
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;

@@ -41,7 +41,8 @@ struct MmaProblem {
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
   bool boxes = false;       // both operands can arrive by TMA
   Staging staging = Staging::None;
-  bool rows = false, rows_prologue = false;  // rows can arrive and leave as they lie in memory; A is changed on its way
+  bool rows = false;        // rows can arrive and leave as they lie in memory
+  bool a_changes = false;   // A is computed from what arrives, in registers
   double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels
   double reuse = 1;         // how often a window reads an element of A
   double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is

@@ -43,6 +43,13 @@ struct OperandBox {
 };
 std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& value, const std::vector<Axis>& side,
                                       DType element);
+/// The rows of A that TMA brings: of a load that A is, or is computed from along with what is read where it is used (a gate).
+struct ArrivingRows {
+  OperandBox box;
+  Expr load;
+  bool prologue = false;  // A is more than the load
+};
+std::optional<ArrivingRows> arriving_rows(const Kernel& kernel, DType element);
 /// A box of the buffer's elements at `index`: neighbours along `inner`, rows along `outer`.
 std::optional<OperandBox> box_of(int buffer, const Expr& index, const std::vector<Axis>& inner, const std::vector<Axis>& outer,
                                  const std::vector<Axis>& batch, DType element);
@@ -56,11 +63,10 @@ struct StagedResults {
 };
 std::optional<StagedResults> staged_results(const Kernel& kernel);
 /// A product with few columns and a short k, whose rows can arrive and leave as they lie in memory
-/// (prelude/contraction_rows.cuh): A is an element of a buffer, or computed from one.
+/// (prelude/contraction_rows.cuh).
 struct ProductOfRows {
-  OperandBox a, b;
-  Expr a_load;            // what arrives
-  bool prologue = false;  // A is more than that
+  ArrivingRows a;
+  OperandBox b;
   StagedResults results;
   int64_t n = 0, k = 0;
 };

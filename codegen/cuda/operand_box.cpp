@@ -65,14 +65,46 @@ std::optional<OperandBox> operand_box(const Kernel& kernel, const Expr& operand,
   return columns;
 }
 
+std::optional<ArrivingRows> arriving_rows(const Kernel& kernel, DType element) {
+  const Contract& c = *kernel.contract();
+  std::optional<ArrivingRows> rows;
+  visit(c.a, [&](const Expr& x) {
+    if (x.op() != ExprOp::Load || rows || !raw_access(kernel, x, element)) return;
+    const auto box = box_of(x.buffer(), x.arg(0), c.k, c.m, c.batch, element);
+    if (box && !box->outer_stride.is_const(0)) rows = ArrivingRows{*box, x, !c.a.same(x)};
+  });
+  return rows;
+}
+
+/// Rows that are changed on their way to the tensor cores, through registers: of 16 bits, and not in groups.
+static std::optional<ArrivingRows> changed_rows(const Kernel& kernel, DType element) {
+  const Contract& c = *kernel.contract();
+  if (size_of(element) != 2 || !c.group.empty() || raw_access(kernel, view_of(c, c.a).value, element)) return std::nullopt;
+  const auto rows = arriving_rows(kernel, element);
+  return rows && rows->prologue ? rows : std::nullopt;
+}
+
+/// How A arrives, and the load whose values a functor then changes (invalid: none).
+static std::optional<ArrivingRows> arriving_a(const Kernel& kernel, DType element) {
+  const Contract& c = *kernel.contract();
+  if (const auto box = operand_box(kernel, c.a, c.m, element)) return ArrivingRows{*box, Expr(), false};
+  return changed_rows(kernel, element);
+}
+
+Expr load_to_change(const Kernel& kernel, DType element) {
+  const auto a = arriving_a(kernel, element);
+  return a && a->prologue ? a->load : Expr();
+}
+
 bool takes_boxes(const Kernel& kernel, DType element) {
   if (kernel.attend()) return attention_rows(kernel, element).has_value();
   const Contract& c = *kernel.contract();
   const TileDetails d = tile_details(kernel, {});
   if (d.out_along_m) return false;
   if (operand_window(kernel, element)) return d.a_along_k && d.b_along_k && window_weights(kernel, element).has_value();
-  const auto a = operand_box(kernel, c.a, c.m, element), b = operand_box(kernel, c.b, c.n, element);
-  return a && b && a->along_k == d.a_along_k && b->along_k == d.b_along_k;
+  const auto a = arriving_a(kernel, element);
+  const auto b = operand_box(kernel, c.b, c.n, element);
+  return a && b && a->box.along_k == d.a_along_k && b->along_k == d.b_along_k;
 }
 
 static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) {
@@ -108,7 +140,7 @@ static std::vector<BoxMap> operand_maps(const Kernel& kernel, const Schedule& s,
   const DType element = element_of(s.unit);
   if (d.window)
     return {window_map(*d.window, d.a_rows, element), plain_map(*window_weights(kernel, element), element, 1, s.tile.n)};
-  const OperandBox a = *operand_box(kernel, c.a, c.m, element), b = *operand_box(kernel, c.b, c.n, element);
+  const OperandBox a = arriving_a(kernel, element)->box, b = *operand_box(kernel, c.b, c.n, element);
   const int64_t rows = a.by_group ? rows_together(c) : d.a_rows;
   return {plain_map(a, element, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1),
           plain_map(b, element, b.along_k ? s.tile.n : s.tile.k, 1)};

@@ -41,6 +41,7 @@ struct TileDetails {
   bool by_group = false;                         // tensor cores with boxes: rows of A have an axis for groups
   std::optional<StagedResults> staged;           // tensor cores with boxes: how results leave
   std::optional<ProductOfRows> rows;             // tensor cores: rows as they lie in memory
+  Expr a_load;                                   // tensor cores with boxes: what arrives, if A is computed from it
   int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for
   int thin = 0, columns = 1;    // skinny
   int shared_bytes = 0;
@@ -61,6 +62,8 @@ int whole_rows(int tile_m, int together);
 
 /// True when TMA can send for the operands and the results go along n, as the kernels with boxes have it.
 bool takes_boxes(const Kernel& kernel, DType element);
+/// The load that arrives where A is computed from it on the way to the tensor cores; invalid where A arrives as it is.
+Expr load_to_change(const Kernel& kernel, DType element);
 /// The tensor maps of a plan with boxes: of A, then of B; or of queries, keys and values.
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& schedule);
 

@@ -132,6 +132,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   if (t.row_teams > 0) {
     d.rows = product_of_rows(kernel, element);
     d.staged = d.rows->results;
+    if (d.rows->a.prologue) d.a_load = d.rows->a.load;
     d.shared_bytes = rows_shared_bytes(t);
     return;
   }
@@ -147,6 +148,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
     d.a_rows = box_rows(c, t.m, d.window.has_value());
     const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);
     d.by_group = box && box->by_group;
+    if (!d.window && !box) d.a_load = load_to_change(kernel, element);
     d.batched = !total_of(c.batch).is_const(1);
     return;
   }
@@ -268,10 +270,11 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.together = rows_together(c);
   p.boxes = takes_boxes(kernel, element_of(s.unit));
   if (p.boxes) p.staging = staging_of(staged_results(kernel));
+  if (p.boxes && load_to_change(kernel, element_of(s.unit)).valid()) p.a_changes = true;
   if (machine.group_multiplies > 0) {
     if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {
       p.rows = true;
-      p.rows_prologue = rows->prologue;
+      p.a_changes = rows->a.prologue;
     }
   }
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;

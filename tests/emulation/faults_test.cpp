@@ -35,7 +35,8 @@ std::string inlined(std::string source, const std::string& file) {
   }
   std::string text(prelude_file(file));
   text = replace_all(text, "#pragma once\n", "");
-  return replace_all(source, line, text);
+  const size_t at = source.find(line) + line.size();  // further files that include it find it there
+  return replace_all(source.substr(0, at), line, text) + replace_all(source.substr(at), line, "");
 }
 
 Schedule tile_schedule(int m, int n, int thread) {
@@ -71,6 +72,7 @@ bool is_reported(const Outcome& outcome, const std::string& word) {
 constexpr const char* kMma = "prelude/contraction_mma.cuh";
 constexpr const char* kWgmma = "prelude/contraction_wgmma.cuh";
 constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
+constexpr const char* kChanged = "prelude/changed_fragment.cuh";  // included by kBoxes and kRowsOfProduct
 constexpr const char* kRowsOfProduct = "prelude/contraction_rows.cuh";
 constexpr const char* kStaged = "prelude/staged_results.cuh";  // included by kBoxes and kRowsOfProduct
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
@@ -86,7 +88,7 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
-  for (const char* loop : {kMma, kWgmma, kBoxes, kRowsOfProduct, kAttention, kAttentionBoxes})  // what it includes is planted into its text
+  for (const char* loop : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention, kAttentionBoxes})  // what it includes is planted into its text
     if (source.find(fmt::format("#include \"{}\"", loop)) != std::string::npos && loop != fault.file) source = inlined(source, loop);
   if (*fault.file) source = inlined(source, fault.file);
   REQUIRE(source.find(fault.before) != std::string::npos);
@@ -215,7 +217,7 @@ TEST_CASE("faults in products of rows", "[emulated]") {
       {"a stage is sent for before it is free", kRowsOfProduct, "mbar_wait(memory.empty(team, slot), phase);", "", "race"},
       {"weights are not waited for", kRowsOfProduct, "mbar_wait(memory.have_weights(), 0);", "", "race"},
       {"operands change while they are multiplied", kRowsOfProduct, "operands[g / kTogether % 2]", "operands[0]", "operand-changed"},
-      {"the gate of the wrong row", kRowsOfProduct, "sides[r][q % 2]", "sides[r][q / 2]", "wrong"},
+      {"the gate of the wrong row", kChanged, "sides.of[q % 2]", "sides.of[q / 2]", "wrong"},
       {"rows behind the last are stored", kStaged, "(m_end - m < 16 ? m_end - m : 16)", "16", "global-out-of-bounds"},
       {"the last columns take another's place", kStaged, "sts(word(lane / 4 + 8), words[1]);", "sts(word(lane / 4), words[1]);", "wrong"},
   };
@@ -261,6 +263,13 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
       {"columns behind the last read inputs", kStaged, "return n < n_end ? n : n_end - 2;", "return n;", "global-out-of-bounds"},
   };
   for (const Fault& fault : in_boxes) plant(residual_matmul(1, 150, 72, 264, DType::F16), fault, &schedule);
+  const Fault in_registers[] = {
+      {"rows are changed before they are there", kBoxes, "if (step + 1 < steps) {\n        mbar_wait(ring.full(), ring.phase);", "if (step + 1 < steps) {", "race"},
+      {"a stage is free while its weights are multiplied", kBoxes, "product.template wait<0>();\n      release(slot);", "release(slot);\n      product.template wait<0>();", "race"},
+      {"gates behind the end of k", kChanged, "prologue.depth(at < k_end ? at : k_end - 2)", "prologue.depth(at)", "global-out-of-bounds"},
+      {"the wrong chunk of a row", kBoxes, "((s * 2 + lane / 16) ^ row % 8)", "(s * 2 + lane / 16)", "wrong"},
+  };
+  for (const Fault& fault : in_registers) plant(rows_matmul(150, 72, 264, DType::F16, 1, false), fault, &schedule);
   Schedule two = schedule;
   two.tile.n = two.tile.warp_n = 128;
   two.threads = two.tile.threads();

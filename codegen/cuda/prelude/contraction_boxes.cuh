@@ -7,10 +7,12 @@
 //   chunk     else, columns of results that a warp gives to the epilogue at a time
 //   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer, or only whole groups count
 //   by_group  the third axis of A is groups of `together` rows
+//   prologue  A is computed from what arrives, in registers (changed_fragment.cuh): warpgroups of 64 rows
 //   batched   there is more than one product, and both operands have their axis
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
 #pragma once
+#include "prelude/changed_fragment.cuh"
 #include "prelude/contraction_tile.cuh"
 #include "prelude/staged_results.cuh"
 #include "prelude/tma.cuh"
@@ -175,12 +177,15 @@ template <class Plan> struct BoxSender {
 };
 
 /// A warpgroup that multiplies: its tiles, one after the other.
-template <class Plan> struct BoxMultiplier {
+template <class Plan, class PrologueA> struct BoxMultiplier {
   typedef typename Plan::index Index;
   typedef BoxRing<Plan> Ring;
   typedef WgmmaProduct<Plan> Product;
   Product product;
   Ring ring;
+  const PrologueA* prologue;
+  Index k_end;
+  FragmentSides<PrologueA, Plan::prologue> sides;
 
   INGOT_DEV void release(u32 slot) const {
     if (threadIdx.x % 32 == 0) mbar_arrive(ring.shared + Ring::kBarriers + slot * 16 + 8);
@@ -203,6 +208,42 @@ template <class Plan> struct BoxMultiplier {
     }
     product.template wait<0>();
     if (steps > 0) release(before);
+  }
+  /// The rows of this warp at `step`, as the tensor cores take them.
+  INGOT_DEV void load(Index step, u32 (&words)[4][4]) const {
+    const int lane = threadIdx.x % 32, row = Product::group_m() + threadIdx.x / 32 % 4 * 16 + lane % 16;
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      ldmatrix4(ring.stage_a() + row * 128 + ((s * 2 + lane / 16) ^ row % 8) * 16, words[s]);
+      change_fragment<typename Plan::element>(*prologue, sides, (Index)(step * 64 + s * 16), k_end, words[s]);
+    }
+  }
+  /// The same with rows that are changed on their way: those of the next step while this one is multiplied.
+  INGOT_DEV void multiply_changed(Index steps) {
+    const u32 next_turn = ring.turn((Product::team() + 1) % Ring::kTeams);
+    u32 next[4][4], now[4][4];
+    product.clear();
+    if (steps > 0) {
+      mbar_wait(ring.full(), ring.phase);
+      load(0, next);
+    }
+#pragma unroll 1
+    for (Index step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) now[i / 4][i % 4] = next[i / 4][i % 4];
+      product.start_with(now, ring.stage_b());
+      const u32 slot = ring.slot;
+      ring.advance();
+      if (step + 1 < steps) {
+        mbar_wait(ring.full(), ring.phase);
+        load(step + 1, next);
+      }
+      product.template wait<0>();
+      release(slot);
+    }
+    if constexpr (Plan::in_turn) {
+      if (threadIdx.x % 32 == 0) mbar_arrive(next_turn);
+    }
   }
   template <class Epilogue>
   INGOT_DEV void store(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end) const {
@@ -234,7 +275,12 @@ template <class Plan> struct BoxMultiplier {
         mbar_wait(ring.turn(team), turn);
         turn ^= 1;
       }
-      multiply(steps);
+      if constexpr (Plan::prologue) {
+        sides.start(*prologue, at.batch, first_row(at), m_end);
+        multiply_changed(steps);
+      } else {
+        multiply(steps);
+      }
       if constexpr (Plan::staged) staged.store(product.acc);
       else store(epilogue, at, m_end, n_end);
       ring.skip((Ring::kTeams - 1) * steps);
@@ -243,9 +289,9 @@ template <class Plan> struct BoxMultiplier {
   }
 };
 
-template <class Plan, class Epilogue>
+template <class Plan, class PrologueA, class Epilogue>
 INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const TensorMap* out, const TensorMap* in,
-                                 const Epilogue& epilogue, typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
+                                 const PrologueA& prologue, const Epilogue& epilogue, typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
                                  typename Plan::index k_end, u32 shared) {
   typedef typename Plan::index Index;
   const TileGrid<Plan> tiles(batches, m_end, n_end);
@@ -264,7 +310,7 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
   } else {
     share_registers<Plan, false>();
     pdl_begin();
-    BoxMultiplier<Plan> multiplier{{}, ring};
+    BoxMultiplier<Plan, PrologueA> multiplier{{}, ring, &prologue, k_end, {}};
     multiplier.run(epilogue, tiles, out, in, m_end, n_end, steps);
   }
 }

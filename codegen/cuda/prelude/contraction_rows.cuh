@@ -5,12 +5,10 @@
 //   k                  all of it, a multiple of 8
 //   teams, stages      warpgroups, and the tiles of A that each has room for
 //   buffers, staged_input   staged_results.cuh: a piece for each 64 rows
-//   prologue           A is not used as it is stored: PrologueA has types Side and Depth, and
-//     Side side(batch, m) const; Depth depth(k) const
-//     void operator()(float (&x)[2], const Side&, const Depth&, float (&out)[2]) const     elements (m, k) and (m, k + 1)
+//   prologue           A is not used as it is stored (changed_fragment.cuh)
 // The epilogue's functor is that of staged_results.cuh.
 #pragma once
-#include "prelude/mma_operand.cuh"
+#include "prelude/changed_fragment.cuh"
 #include "prelude/staged_results.cuh"
 #include "prelude/wgmma.cuh"
 
@@ -89,16 +87,7 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
     const bool last_half = kHalf && at == kSteps - 1;
     ldmatrix4(stage + (row < rows ? row : rows - 1) * Memory::kRow + at * 32 + (last_half ? 0 : lane / 16 * 16), words);
     if (last_half) words[2] = words[3] = 0;
-    if constexpr (Plan::prologue) {
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        if (last_half && q >= 2) continue;
-        const auto pair = bits_as<Vec<T, 2>>(words[q]);
-        float x[2] = {to_f32(pair[0]), to_f32(pair[1])}, out[2];
-        (*prologue)(x, sides[r][q % 2], prologue->depth((Index)(at * 16 + q / 2 * 8 + lane % 4 * 2)), out);
-        words[q] = pack_pair(T{}, out[0], out[1]);
-      }
-    }
+    if constexpr (Plan::prologue) change_fragment<T>(*prologue, sides[r], (Index)(at * 16), (Index)Plan::k, words);
   }
   template <class Sides> INGOT_DEV void multiply(u32 stage, int rows, const Sides& sides) {
 #pragma unroll
@@ -122,11 +111,7 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
       if (g + kTogether < kSteps) wgmma_wait<1>();  // the operands of the group before may go
     }
   }
-  struct NoSide {};
-  template <class P, bool> struct SideOf { typedef NoSide Type; };
-  template <class P> struct SideOf<P, true> { typedef typename P::Side Type; };
   INGOT_DEV void run(const Epilogue& epilogue, const Way& way, Index n_end) {
-    typedef typename SideOf<PrologueA, Plan::prologue>::Type Side;
     const int in_block = threadIdx.x / 32, lane = threadIdx.x % 32;
     StagedWarp<Plan, Epilogue, Way> staged{&epilogue, way, memory.results(in_block), memory.inputs(in_block)};
     staged.m_end = m_end;
@@ -135,14 +120,9 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
 #pragma unroll 1
     for (Index m0 = first; m0 < m_end; m0 += step) {
       staged.begin(0, m0 + warp() * 16, 0);
-      Side sides[kRows][2];
-      if constexpr (Plan::prologue) {
+      FragmentSides<PrologueA, Plan::prologue> sides[kRows];
 #pragma unroll
-        for (int i = 0; i < kRows * 2; ++i) {
-          const Index m = m0 + i / 2 * 64 + warp() * 16 + lane / 4 + i % 2 * 8;
-          sides[i / 2][i % 2] = prologue->side(0, m < m_end ? m : m_end - 1);
-        }
-      }
+      for (int r = 0; r < kRows; ++r) sides[r].start(*prologue, (Index)0, m0 + r * 64 + warp() * 16, m_end);
       mbar_wait(memory.full(team, slot), phase);
       multiply(memory.stage(team, slot), rows_at(m0), sides);
       warp_sync();

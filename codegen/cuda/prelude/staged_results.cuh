@@ -8,14 +8,12 @@
 //   void result(batch, m, n, float (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, float (&out)[2]) const
 // with the types StagedInput and StagedOutput.
 #pragma once
+#include "prelude/changed_fragment.cuh"
 #include "prelude/memory.cuh"
 #include "prelude/mma.cuh"
 #include "prelude/sync.cuh"
 #include "prelude/tma.cuh"
 #include "prelude/warp.cuh"
-
-INGOT_DEV u32 pack_pair(f16, float low, float high) { return pack_f16x2(low, high); }
-INGOT_DEV u32 pack_pair(bf16, float low, float high) { return pack_bf16x2(low, high); }
 
 template <class Plan> struct StagedBoxes {
   static constexpr int kBuffers = Plan::buffers, kBox = 16 * 128, kBytes = kBuffers * kBox;  // of a warp, without barriers

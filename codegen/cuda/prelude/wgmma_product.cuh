@@ -54,6 +54,15 @@ template <class Plan> struct WgmmaProduct {
     }
     wgmma_commit();
   }
+  /// The same with 64 rows of A in registers, 16 of k in each fragment.
+  INGOT_DEV void start_with(const u32 (&a)[4][4], u32 stage_b) {
+    static_assert(kM == 1 && kSize == 2, "A of 64 rows and 16 bits");
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+      wgmma_ra<kType, !Plan::b_along_k>(acc[0], a[s], operand<Plan::b_along_k>(stage_b, group_n(), s * 16), 1);
+    wgmma_commit();
+  }
   template <int InFlight> INGOT_DEV void wait() {
     wgmma_wait<InFlight>();
     if constexpr (InFlight == 0) {
