@@ -178,25 +178,27 @@ namespace {
 
 /// With boxes. A tile's main loop is bound by multiplications, shared memory, copies, or boxes that TMA fills; its results by
 /// their warps' instructions. In turn, or beside another block of the SM, the two overlap; all that goes through shared memory,
-/// L2 and memory shares those. Fitted to 84 runs of 67 products and convolutions of four models on an H200, each with 20 tiles:
-/// what it chooses takes 3% longer in sum than the best.
+/// L2 and memory shares those. Fitted to two sweeps on an H200, each with 10 to 20 tiles: 60 products and convolutions of four models
+/// one by one, and 20 products of four models while the card was at its power limit. What it chooses takes 2% and 1% longer in sum
+/// than the best.
 double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
-  constexpr double kL2 = 44, kMemory = 19, kFilledRow = 12, kWarpIssue = 0.41, kMostIssue = 0.78, kGap = 680, kLaunch = 2600;
+  constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820, kLaunch = 2600;
+  constexpr double kCopies = 1.19;  // what copies cost beside all else that passes through shared memory
   const double tiles = tiles_of(p, x), rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
   const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
   const bool staged = staged_buffers(x, p.staging) > 0;
   // Four warpgroups get in each other's way.
-  const double multiplies = results * k / machine.group_multiplies * (x.groups() > 2 ? 1.25 : 1.0);
+  const double multiplies = results * k / machine.group_multiplies * (x.groups() > 2 ? 1.35 : 1.0);
   const double copies = (results * (1.0 / 64 + 1.0 / x.warp_n) + x.m + x.n) * k * p.element;
-  const double passes = results * (!staged ? 10 : p.staging == Staging::Inputs ? 8 : 4);
+  const double passes = results * (!staged ? 19 : p.staging == Staging::Inputs ? 8 : 4);
   const double operands = (x.m * p.a.bytes + x.n * p.b.bytes) * k, moved = results * p.result_bytes;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
   const double changes = p.a_changes ? x.m * k * (6 + p.a.gather * 32) / 128 : 0;  // instructions, half of the issue slots
   const double main = std::max({multiplies, copies / machine.shared_bytes, filled, operands / kL2, changes});
-  const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), work = p.result_work + (staged ? 9 : 7);
+  const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), work = p.result_work + (staged ? 3.7 : 9.9);
   const double stored = results * work / (128 * std::min(kWarpIssue * team, kMostIssue));
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;
-  const double shared = std::max({(copies + passes) / machine.shared_bytes, (operands + moved) / kL2, all / kMemory});
+  const double shared = std::max({(kCopies * copies + passes) / machine.shared_bytes, (operands + moved) / kL2, all / kMemory});
   const double residents = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
   const double busy = std::max({main, shared, (main + stored + kGap) / residents});
   return rounds * busy + std::max(main + stored - busy, 0.0) + kLaunch;

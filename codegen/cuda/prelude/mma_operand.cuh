@@ -114,11 +114,12 @@ struct MmaOperand {
     if constexpr (Raw) {
       const T* from;
       if (prologue.at(from, s, depth) && in) v = load_vec<Vector>(from);
-    } else if (in) {
+    } else {
+      // What is outside has the place of something inside: loads without a condition are on their way together.
       float values[Vector];
       prologue(values, s, depth);
 #pragma unroll
-      for (int i = 0; i < Vector; ++i) set_element(v[i], values[i]);
+      for (int i = 0; i < Vector; ++i) set_element(v[i], in ? values[i] : 0.0f);
     }
 #pragma unroll
     for (int i = 0; i < Vector; ++i) to[i] = v[i];
