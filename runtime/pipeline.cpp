@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 
+#include "runtime/host_copy.h"
 #include "runtime/memory.h"
 
 namespace ingot::runtime {
+
+static constexpr uint64_t kPart = 4 << 20;
 
 Result<std::unique_ptr<Pipeline>> Pipeline::create(std::shared_ptr<const Engine> engine, size_t depth,
                                                    SessionOptions options) {
@@ -59,8 +62,13 @@ Status Pipeline::upload(Slot& slot, const std::vector<Tensor>& inputs, std::vect
   for (size_t i = 0; i < inputs.size(); ++i) {
     Buffer& b = slot.inputs[i];
     INGOT_TRY(reserve(b, inputs[i].bytes(), fmt::format("input '{}'", p.inputs[i].name)));
-    if (inputs[i].bytes()) std::memcpy(b.host, inputs[i].data(), inputs[i].bytes());
-    INGOT_TRY(device.upload(b.device.data(), b.host, inputs[i].bytes(), up_.get()));
+    // A part is on its way to the device while the next one is copied.
+    for (uint64_t done = 0; done < inputs[i].bytes(); done += kPart) {
+      const uint64_t bytes = std::min<uint64_t>(kPart, inputs[i].bytes() - done);
+      char* pinned = static_cast<char*>(b.host) + done;
+      copy_bytes(pinned, static_cast<const char*>(inputs[i].data()) + done, bytes);
+      INGOT_TRY(device.upload(static_cast<char*>(b.device.data()) + done, pinned, bytes, up_.get()));
+    }
     tensors.push_back({b.device.data(), inputs[i].dims()});
   }
   return device.record(*slot.uploaded, up_.get());
@@ -125,7 +133,7 @@ Result<std::vector<Tensor>> Pipeline::fetch(uint64_t request) {
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < slot.outputs.size(); ++i) {
     outputs.push_back(INGOT_TRY(raw_tensor(p.outputs[i].type, slot.output_dims[i], p.outputs[i].name)));
-    if (outputs[i].bytes()) std::memcpy(outputs[i].mutable_data(), slot.outputs[i].host, outputs[i].bytes());
+    copy_bytes(outputs[i].mutable_data(), slot.outputs[i].host, outputs[i].bytes());
   }
   return outputs;
 }

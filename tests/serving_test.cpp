@@ -8,6 +8,7 @@
 #include "runtime/batcher.h"
 #include "runtime/c_api.h"
 #include "runtime/cpu/cpu_device.h"
+#include "runtime/host_copy.h"
 #include "runtime/pipeline.h"
 #include "tests/lazy_device.h"
 #include "tests/program_builder.h"
@@ -87,6 +88,23 @@ TEST_CASE("a pipeline gives every request its own outputs", "[serving]") {
   auto on_host = Pipeline::create(engine_on(cpu()), 2).value();
   const Tensor x = rows(5, 1);
   CHECK(right(on_host->fetch(on_host->submit({x}).value()), x));
+}
+
+TEST_CASE("large copies are whole, by whatever thread, and leave what is around them", "[serving]") {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&wrong, t] {
+      for (size_t bytes : {size_t{0}, size_t{1}, size_t{1} << 20, (size_t{5} << 20) + 37 + t}) {
+        std::vector<unsigned char> from(bytes + 2), to(bytes + 2, 7);
+        for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 131 + i / 251 + t);
+        copy_bytes(to.data() + 1, from.data() + 1, bytes);
+        wrong += to.front() != 7 || to.back() != 7 || !std::equal(from.begin() + 1, from.end() - 1, to.begin() + 1);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("a pool spreads requests over two devices", "[serving]") {

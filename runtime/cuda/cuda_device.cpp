@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "runtime/cuda/tensor_map.h"
+#include "runtime/host_copy.h"
 
 namespace ingot::runtime {
 namespace {
@@ -184,7 +185,7 @@ class CudaDevice : public Device {
     for (uint64_t done = 0; done < bytes;) {
       const uint64_t part = std::min<uint64_t>(bytes - done, kStageBytes);
       CudaStream::Stage* stage = INGOT_TRY(s.next_stage());
-      std::memcpy(stage->memory, static_cast<const char*>(from) + done, part);
+      copy_bytes(stage->memory, static_cast<const char*>(from) + done, part);
       INGOT_DRIVER_TRY(api_, memcpy_htod_async, to_device(to) + done, stage->memory, part, s.handle);
       INGOT_DRIVER_TRY(api_, event_record, stage->used, s.handle);
       stage->pending = true;
@@ -205,7 +206,7 @@ class CudaDevice : public Device {
     const auto finish = [&](const Part& p) -> Status {
       if (!p.stage) return {};
       INGOT_DRIVER_TRY(api_, event_synchronize, p.stage->used);
-      std::memcpy(p.to, p.stage->memory, p.bytes);
+      copy_bytes(p.to, p.stage->memory, p.bytes);
       p.stage->pending = false;
       return {};
     };
