@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <set>
 #include <cmath>
+#include <set>
 #include <unordered_set>
 
 #include "compiler/support/hash.h"

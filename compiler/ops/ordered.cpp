@@ -19,7 +19,6 @@ struct RunningAttrs {
   int64_t block = 0;  // sums start again at its multiples; 0: they never do
   INGOT_FIELDS(axis, exclusive, reverse, block)
 };
-constexpr int64_t kBlock = 32;       // work is so many elements for each one, at every level
 constexpr int64_t kWholeLimit = 64;  // shorter axes are summed in one go
 constexpr int kMostLevels = 4;       // of a dynamic axis
 
@@ -76,7 +75,7 @@ ValueId running_blocks(Compose& g, std::string_view name, ValueId x, RunningOpti
   if (bounds_of(extent).high <= kWholeLimit || (!extent.is_const() && level >= kMostLevels)) return g.node(name, a, {x});
   a.block = kBlock;
   const bool sums = name == "CumSum";
-  const ValueId inside = g.node(name, a, {x}), blocks = g.node(sums ? "BlockSum" : "BlockProduct", a, {x});
+  const ValueId inside = g.node(name, a, {x}), blocks = combine_blocks(g, sums ? Combine::Sum : Combine::Product, x, o.axis);
   const ValueId before = running_blocks(g, name, blocks, {o.axis, true, o.reverse}, level + 1);
   return g.binary(sums ? "Add" : "Mul", inside, g.node("SpreadBlocks", a, {before, x}));
 }
@@ -231,13 +230,20 @@ Result<Values> import_reverse(ImportContext& c) {
   return one(c.builder.add(op("ReverseSequence"), a, c.inputs));
 }
 
+template <Combine combine>
+constexpr OpDef block_row(std::string_view name) {
+  return lowered_row<RunningAttrs>(name, "blocks of an axis as one element each; internal", {}, infer_blocks,
+                                   Reduction{running_form<combine>, block_value<combine>}, 1, 1);
+}
 constexpr Reduction kSum{running_form<Combine::Sum>, running_value<Combine::Sum>};
 constexpr Reduction kProduct{running_form<Combine::Product>, running_value<Combine::Product>};
 const OpDef kOrdered[] = {
     lowered_row<RunningAttrs>("CumSum", "", kRules<import_running, 11, 14>, infer_first, kSum, 1, 2),
     lowered_row<RunningAttrs>("CumProd", "", kRules<import_running, 26>, infer_first, kProduct, 1, 2),
-    lowered_row<RunningAttrs>("BlockSum", "sums of blocks of an axis; internal", {}, infer_blocks, Reduction{running_form<Combine::Sum>, block_value<Combine::Sum>}, 1, 1),
-    lowered_row<RunningAttrs>("BlockProduct", "products of blocks of an axis; internal", {}, infer_blocks, Reduction{running_form<Combine::Product>, block_value<Combine::Product>}, 1, 1),
+    block_row<Combine::Sum>("BlockSum"),
+    block_row<Combine::Product>("BlockProduct"),
+    block_row<Combine::Max>("BlockMax"),
+    block_row<Combine::Min>("BlockMin"),
     lowered_row<RunningAttrs>("SpreadBlocks", "each element's block; internal", {}, infer_spread, Movement{spread_element}, 2, 2),
     lowered_row<RankAttrs>("RankAlong", "how many elements go before each; internal", {}, infer_rank, Reduction{rank_form, rank_value}, 1, 1),
     lowered_row<RankAttrs>("PickRank", "positions by rank; internal", {}, infer_pick, Reduction{rank_form, pick_value}, 1, 1),
@@ -249,6 +255,14 @@ const OpDef kOrdered[] = {
 }  // namespace
 
 ValueId running(Compose& g, std::string_view name, ValueId x, RunningOptions o) { return running_blocks(g, name, x, o, 0); }
+
+ValueId combine_blocks(Compose& g, Combine combine, ValueId x, int64_t axis) {
+  const char* name = combine == Combine::Sum       ? "BlockSum"
+                     : combine == Combine::Product ? "BlockProduct"
+                     : combine == Combine::Max     ? "BlockMax"
+                                                   : "BlockMin";
+  return g.node(name, RunningAttrs{axis, false, false, kBlock}, {x});
+}
 
 std::span<const OpDef> ordered_ops() { return kOrdered; }
 

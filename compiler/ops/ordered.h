@@ -20,7 +20,11 @@ struct RunningOptions {
 /// Sums ("CumSum") or products ("CumProd") of the elements up to each one.
 ValueId running(Compose& g, std::string_view name, ValueId x, RunningOptions o);
 
-/// Whether sorted_order can sort the axis (one of a known length, of values that fit its keys), and is faster than counting.
+/// The elements of each block of kBlock along the axis as one: BlockSum, BlockProduct, BlockMax, BlockMin.
+constexpr int64_t kBlock = 32;
+ValueId combine_blocks(Compose& g, Combine combine, ValueId x, int64_t axis);
+
+/// Whether sorted can sort the axis (one of a known length, of values that fit its keys), and is faster than counting.
 bool worth_sorting(const TensorType& x, int64_t axis);
 /// An axis in the order of its values, the greatest first with `largest`; equal ones stay in their order, NaN is the greatest.
 struct Sorted {
