@@ -39,7 +39,8 @@ set_tests_properties(gpu_kernels_test PROPERTIES LABELS "gpu" SKIP_REGULAR_EXPRE
 
 ingot_test(ordered_test LABELS numeric fast LINK ingot_driver ingot_emulator)
 ingot_test(scatter_test LABELS numeric fast LINK ingot_driver ingot_emulator)
-foreach(name ordered_test scatter_test)
+ingot_test(attention_test LABELS numeric fast LINK ingot_driver ingot_emulator)
+foreach(name ordered_test scatter_test attention_test)
   target_link_options(${name} PRIVATE -rdynamic)
 endforeach()
 
