@@ -137,7 +137,7 @@ struct Expectation::Step {
   std::vector<DType> shapes_of;
   int64_t terms = 0;
   TermOrder order;
-  DType multiplied_as = DType::F32;  // the first operand, where it is narrower than it is stored
+  DType multiplied_as = DType::F32;  // how the first operand may be rounded on the way
   bool exact = false, is_cast = false, squares = false;
   FunctionError function;
   std::vector<TensorType> types;
@@ -276,6 +276,8 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
     s.terms = terms_of(e.wide_, n);
     s.order = order_of(e.wide_, n, s.output_types[0], s.terms);
     if (const auto it = weights.find(n.outputs[0]); it != weights.end()) s.multiplied_as = it->second;
+    // A pool may move behind a 1x1 convolution (sink_pools), and then averages what has been rounded.
+    if (n.op->name == "AveragePool") s.multiplied_as = s.input_types[0];
     s.exact = is_exact(n), s.is_cast = n.op->name == "Cast";
     s.squares = n.op->name == "ReduceL2" || n.op->name == "LpPool";
     s.function = function_error(n.op->name);
