@@ -52,8 +52,7 @@ class Matcher {
     if (!where) return v;
     const ValueId weights = where->inputs[2];
     const Node* test = producer(where->inputs[0], "IsNaN");
-    const TensorPtr& zero = g_.value(where->inputs[1]).constant;
-    if (!test || test->inputs[0] != weights || !zero || zero->count() != 1 || zero->float_at(0) != 0) return ValueId();
+    if (!test || test->inputs[0] != weights || !is_number(where->inputs[1], 0)) return ValueId();
     if (!take(v, 1) || !take(where->inputs[0], 1)) return ValueId();
     guarded_ = true;
     return weights;
@@ -64,20 +63,41 @@ class Matcher {
     const ReductionForm form = r->form(*view);
     return form.axes.size() == 1 && form.axes[0] + 1 == shape_.size() && form.keep;
   }
+  /// Where(Equal(sum, 0), 1, sum): a sum that may be of nothing. Takes these nodes in.
+  ValueId through_zero_guard(ValueId v) {
+    const Node* where = producer(v, "Where");
+    if (!where) return v;
+    const ValueId sum = where->inputs[2];
+    const Node* test = producer(where->inputs[0], "Equal");
+    if (!test || test->inputs[0] != sum || !is_number(test->inputs[1], 0) || !is_number(where->inputs[1], 1)) return ValueId();
+    if (!take(v, 1) || !take(where->inputs[0], 1)) return ValueId();
+    summed_ = true;
+    return sum;
+  }
+  bool is_number(ValueId v, double number) const {
+    const TensorPtr& c = g_.value(v).constant;
+    return c && c->count() == 1 && c->float_at(0) == number;
+  }
+  /// FiniteOrZero(max): what is subtracted where a row may have no logit. It goes with a guarded sum, or neither is there.
+  ValueId through_finite(ValueId v) {
+    const Node* finite = producer(v, "FiniteOrZero");
+    if (!finite) return summed_ ? ValueId() : v;
+    return summed_ && take(v, 1) ? finite->inputs[0] : ValueId();
+  }
   /// What the softmax whose result is `v` is taken of; invalid when there is none.
   ValueId softmax_input(ValueId v) {
     v = through_casts(v);
     if (v.valid()) v = through_nan_guard(v);
     const Node* div = v.valid() ? producer(v, "Div") : nullptr;
     if (!div || !take(v, guarded_ ? 2 : 1)) return ValueId();
-    const ValueId e = div->inputs[0], total = div->inputs[1];
-    const Node *exp = producer(e, "Exp"), *sum = producer(total, "ReduceSum");
-    if (!exp || !sum || sum->inputs[0] != e || !reduces_last(*sum) || !take(total, 1) || !take(e, 2)) return ValueId();
+    const ValueId e = div->inputs[0], total = through_zero_guard(div->inputs[1]);
+    const Node *exp = producer(e, "Exp"), *sum = total.valid() ? producer(total, "ReduceSum") : nullptr;
+    if (!exp || !sum || sum->inputs[0] != e || !reduces_last(*sum) || !take(total, summed_ ? 2 : 1) || !take(e, 2)) return ValueId();
     const ValueId shifted = exp->inputs[0];
     const Node* sub = producer(shifted, "Sub");
     if (!sub || !take(shifted, 1)) return ValueId();
-    const ValueId x = sub->inputs[0], most = sub->inputs[1];
-    const Node* max = producer(most, "ReduceMax");
+    const ValueId x = sub->inputs[0], most = through_finite(sub->inputs[1]);
+    const Node* max = most.valid() ? producer(most, "ReduceMax") : nullptr;
     if (!max || max->inputs[0] != x || !reduces_last(*max) || !take(most, 1)) return ValueId();
     // The only value that two nodes of the softmax read.
     const Value& logits = g_.value(x);
@@ -104,7 +124,8 @@ class Matcher {
   }
 
   const Graph& g_;
-  bool guarded_ = false;
+  bool guarded_ = false;  // weights that are NaN count as zero
+  bool summed_ = false;   // a sum of nothing counts as one
   Shape shape_;  // of the scores
   AttentionMatch found_;
 };

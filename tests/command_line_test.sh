@@ -54,6 +54,12 @@ expect "page.html" "$ingot" inspect "$model" --html "$work/page.html"
 expect_error "cannot be written" "$ingot" inspect "$model" --html "$work/none/page.html"
 expect_error "an .ingot file has no graph" "$ingot" inspect "$work/digits.ingot" --html "$work/page.html"
 expect "the reader is a product" "$ingot" inspect "$model" --explain
+if command -v python3 >/dev/null; then
+  PYTHONDONTWRITEBYTECODE=1 python3 -c "import sys; sys.path.insert(0, 'tests/page'); import onnx_file; open(sys.argv[1], 'wb').write(onnx_file.course_model())" "$work/course.onnx"
+  expect 'If "fork": the host reads condition' "$ingot" inspect "$work/course.onnx"
+  expect "its elements are sizes" "$ingot" inspect "$work/course.onnx" --explain
+  expect '"kind": "if"' "$ingot" inspect "$work/course.onnx" --json
+fi
 expect "entries" "$ingot" cache stats
 expect "0 damaged" "$ingot" cache verify
 exit $bad

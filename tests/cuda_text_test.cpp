@@ -370,6 +370,26 @@ TEST_CASE("tensor cores in tiles of every shape", "[emulated]") {
   check_schedule(matmul(1, 150, 300, 72, false, false, DType::F16), mma(MultiplyUnit::F16, 128, 256, 64, 64, 1, 1, 3));
 }
 
+TEST_CASE("no NaN is lost between the halves of f32 operands", "[emulated]") {
+  for (const int k_warps : {1, 2})
+    check_schedule(nan_matmul(40, 36, 40), mma(MultiplyUnit::Tf32x3, 64, 64, 32, 32, k_warps, 1, 3));
+  Sample single = nan_matmul(40, 36, 40);
+  single.tolerance = 2e-3;
+  check_schedule(single, mma(MultiplyUnit::Tf32, 64, 64, 32, 32, 1, 1, 3));
+}
+
+TEST_CASE("products over a single element that is read behind a guard", "[emulated]") {
+  const char* text = R"(graph (%0 "x": f32[2,8], %1 "w": f32[1,8]) {
+  %2 = Transpose(%0) {perm=[1, 0]}: f32[8,2]
+  %3 = Reshape(%2) {shape=[8, 2, 1]}: f32[8,2,1]
+  %4 = Pad(%3) {begins=[0, 2, 0], ends=[1, 2, 0]}: f32[9,6,1]
+  %5 = MatMul(%4, %1): f32[9,6,8]
+  return %5 "y"
+})";
+  for (const DType precision : {DType::F32, DType::F16})
+    for (const Sample& sample : samples_of("one element", text, precision)) check_run(sample, emit(sample));
+}
+
 TEST_CASE("single tf32 products", "[emulated]") {
   Sample sample = matmul(1, 70, 66, 100, false, true, DType::F32);
   sample.tolerance = 2e-3;

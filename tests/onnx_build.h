@@ -67,6 +67,9 @@ inline onnx::Attribute& add_attr(onnx::Node& node, const std::string& name, int 
   return a;
 }
 inline void add_int(onnx::Node& node, const std::string& name, int64_t value) { add_attr(node, name, 2).set_i(value); }
+inline void add_string(onnx::Node& node, const std::string& name, const std::string& value) {
+  add_attr(node, name, 3).set_s(value);
+}
 
 inline onnx::Tensor floats(const std::string& name, const std::vector<int64_t>& dims,
                            const std::vector<float>& values) {

@@ -90,8 +90,9 @@ void AttentionPrinter::print_plan() {
   out_.line(fmt::format("static constexpr int q_vector = {}, k_vector = {}, v_vector = {}, e_vector = {};", d.q.vector,
                         d.key.vector, d.value.vector, d.e_vector));
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
-  out_.line(fmt::format("static constexpr bool q_raw = {}, k_raw = {}, v_raw = {}, nan_is_zero = {};", d.q.raw,
-                        d.key.raw, d.value.raw, attend_.nan_is_zero));
+  out_.line(fmt::format("static constexpr bool q_raw = {}, k_raw = {}, v_raw = {};", d.q.raw, d.key.raw, d.value.raw));
+  static constexpr const char* kNoLogits[] = {"kNoLogitNan", "kNoLogitZero", "kNanIsZero"};
+  out_.line(fmt::format("static constexpr int no_logit = {};", kNoLogits[static_cast<size_t>(attend_.no_logit)]));
 }
 
 void AttentionPrinter::print_reach(FunctorPrinter& f) {

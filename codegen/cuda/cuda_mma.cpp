@@ -205,7 +205,8 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
   {
     const DType element = element_of(schedule_.unit);
     const auto access = raw ? raw_access(kernel_, value, element) : std::nullopt;
-    const AxisGuard guard = access && access->guard.valid() ? guard_along(access->guard, (along_k ? k_axes : side_axes).back().var) : AxisGuard{};
+    const Axis* axis = innermost(along_k ? k_axes : side_axes);
+    const AxisGuard guard = access && access->guard.valid() ? guard_along(access->guard, axis) : AxisGuard{};
     const bool partial = guard.bound && *guard.bound % vector != 0;
     const std::string result = raw ? fmt::format("{} at(const {}*& from", partial ? "int" : "bool", c_storage_type(element))
                                    : fmt::format("void operator()({} (&{})[{}]", c_type(contract.acc.type()), arriving.valid() ? "x" : "out", vector);
@@ -219,7 +220,7 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
       const Expr& inside = partial ? guard.rest : access->guard;
       const std::string test = inside.valid() ? f.value(inside) : "true";
       if (partial) {
-        const Expr left = max(0, min(Expr(*guard.bound) - (along_k ? k_axes : side_axes).back().var, vector));
+        const Expr left = max(0, min(Expr(*guard.bound) - axis->var, vector));
         f.writer().line(fmt::format("return {} ? (int){} : 0;", test, f.value(left)));
       } else {
         f.writer().line(fmt::format("return {};", test));

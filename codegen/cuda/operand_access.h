@@ -24,12 +24,15 @@ struct RawAccess {
   Expr index, guard;  // guard: invalid when there is none
 };
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
-/// A guard as what it asks of one axis, to be less than a number, and the rest of it (invalid: nothing).
+/// A guard as what it asks of one axis, to be less than a number, and the rest of it (invalid: nothing). Of no axis, null, it
+/// asks nothing.
 struct AxisGuard {
   std::optional<int64_t> bound;
   Expr rest;
 };
-AxisGuard guard_along(const Expr& guard, const Expr& axis);
+AxisGuard guard_along(const Expr& guard, const Axis* axis);
+/// The axis whose elements come one after the other, null where there is none.
+inline const Axis* innermost(const std::vector<Axis>& axes) { return axes.empty() ? nullptr : &axes.back(); }
 
 /// An operand that TMA can read: its elements lie at `offset`, one after the other along k or along its other side, and at
 /// constant distances of whole 16 bytes along the rest.

@@ -65,7 +65,7 @@ std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DTy
   return changes ? std::nullopt : std::optional(access);
 }
 
-AxisGuard guard_along(const Expr& guard, const Expr& axis) {
+AxisGuard guard_along(const Expr& guard, const Axis* axis) {
   AxisGuard found;
   if (guard.op() == ExprOp::And) {
     found = guard_along(guard.arg(0), axis);
@@ -75,7 +75,7 @@ AxisGuard guard_along(const Expr& guard, const Expr& axis) {
     if (other.bound) found.bound = std::min(found.bound.value_or(INT64_MAX), *other.bound);
     return found;
   }
-  if (guard.op() == ExprOp::Lt && guard.arg(0).same(axis)) found.bound = guard.arg(1).as_int();
+  if (axis && guard.op() == ExprOp::Lt && guard.arg(0).same(axis->var)) found.bound = guard.arg(1).as_int();
   if (!found.bound) found.rest = guard;
   return found;
 }

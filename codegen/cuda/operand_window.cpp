@@ -44,7 +44,7 @@ class WindowReader {
   std::optional<OperandWindow> read() {
     if (!c_.batch.empty() || c_.k.empty() || coefficient(c_.k.back()) != 1) return std::nullopt;
     if (access_.guard.valid()) {
-      const AxisGuard guard = guard_along(access_.guard, c_.k.back().var);
+      const AxisGuard guard = guard_along(access_.guard, innermost(c_.k));
       present_ = guard.bound.value_or(INT64_MAX);
       if (guard.rest.valid() && !collect_limits(guard.rest, limits_)) return std::nullopt;
     }

@@ -86,7 +86,7 @@ OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* in
   const auto access = raw_access(kernel, value, element);
   form.raw = access.has_value();
   if (!access || !access->guard.valid() || !inner) return form;
-  const AxisGuard guard = guard_along(access->guard, inner->var);
+  const AxisGuard guard = guard_along(access->guard, inner);
   if (guard.rest.valid() && depends_on(guard.rest, inner->var.name())) form.vector = 1;
   // Copies of 16 bytes may end early; shorter ones are whole or nothing.
   while (guard.bound && form.vector < most && *guard.bound % form.vector != 0) form.vector /= 2;

@@ -269,14 +269,15 @@ class Interpreter {
       LaneProgram& value = program(&t.value, {t.value}, {});
       evaluate(value, lanes);
       for (int i = 0; i < lanes; ++i) {
-        const float w = std::exp(s[i] - top[i]);
+        const bool none = t.no_logit == NoLogit::Zero && std::isinf(top[i]) && top[i] < 0;
+        const float w = none ? 0 : std::exp(s[i] - top[i]);
         sum[i] += w;
         acc[i] += w * value.root(0).f32()[i];
       }
     });
     Register& result = bind(t.acc.name(), DType::F32);
     for (int i = 0; i < lanes; ++i) {
-      const bool none = t.nan_is_zero && (sum[i] == 0 || sum[i] != sum[i]);
+      const bool nan = sum[i] != sum[i], none = t.no_logit == NoLogit::Nan ? false : sum[i] == 0 || (nan && t.no_logit == NoLogit::NanIsZero);
       result.f32()[i] = none ? 0 : acc[i] / sum[i];
     }
     run_body(t.epilogue, nullptr, lanes);

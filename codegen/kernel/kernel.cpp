@@ -34,7 +34,7 @@ void print(const Kernel& k, const Stmt& s, int depth, std::string& out) {
   if (auto* i = s.as<If>()) nested("if " + to_string(i->condition), i->body);
   if (auto* n = s.as<Note>()) out += pad + "# " + n->text + "\n";
   if (auto* t = s.as<Attend>()) {
-    out += fmt::format("{}attend{} {}: batch({}) m({}) n({}) k({}) d({})\n", pad, t->nan_is_zero ? " (nan is zero)" : "", t->acc.name(), axes_text(t->batch), axes_text(t->m),
+    out += fmt::format("{}attend{} {}: batch({}) m({}) n({}) k({}) d({})\n", pad, t->no_logit == NoLogit::Nan ? "" : t->no_logit == NoLogit::Zero ? " (none is zero)" : " (nan is zero)", t->acc.name(), axes_text(t->batch), axes_text(t->m),
                        axes_text(t->n), axes_text(t->k), axes_text(t->d));
     out += fmt::format("{0}  q = {1}\n{0}  key = {2}\n{0}  score = {3}\n{0}  value = {4}\n", pad, to_string(t->q), to_string(t->key),
                        to_string(t->score), to_string(t->value));

@@ -64,13 +64,15 @@ struct Contract {
   Combine combine = Combine::Sum;
   Expr value = {}, combined = {};  // combined: Expr::local
 };
+/// The result of a row all of whose logits are -inf: NaN, or zero; with NanIsZero also that of a row of which one is NaN.
+enum class NoLogit : uint8_t { Nan, Zero, NanIsZero };
 struct Attend {
   std::vector<Axis> batch, m, n, k, d;  // queries, keys, the channels of both, the channels of values
   Expr q, key, value;                   // f32
   Expr dot, score;                      // dot: Expr::local
   Expr acc;                             // Expr::local
   Body epilogue;
-  bool nan_is_zero = false;             // weights that are NaN (a row without a finite logit) count as zero
+  NoLogit no_logit = NoLogit::Nan;
   DType q_type = DType::F32, v_type = DType::F32;  // what all operands are multiplied as; what values are stored as
 };
 struct Note { std::string text; };

@@ -10,7 +10,7 @@ namespace {
 /// The nodes of the group that matter, in the order of computation.
 struct Parts {
   const Node *scores = nullptr, *top = nullptr, *values = nullptr;  // product, ReduceMax, product
-  bool nan_is_zero = false;                                         // Where(IsNaN(weights), 0, weights)
+  NoLogit no_logit = NoLogit::Nan;
 };
 Parts parts_of(const Graph& body) {
   Parts p;
@@ -18,7 +18,9 @@ Parts parts_of(const Graph& body) {
     const Node& n = body.node(id);
     if (n.op->lowers_as<Contraction>()) (p.scores ? p.values : p.scores) = &n;
     if (n.op->lowers_as<Reduction>() && !p.top) p.top = &n;
-    p.nan_is_zero |= n.op->name == "IsNaN" && p.top && !p.values;
+    if (!p.top || p.values) continue;
+    if (n.op->name == "IsNaN") p.no_logit = NoLogit::NanIsZero;         // Where(IsNaN(weights), 0, weights)
+    else if (n.op->name == "FiniteOrZero") p.no_logit = NoLogit::Zero;  // of the largest logit
   }
   INGOT_CHECK(p.scores && p.top && p.values, "lower_attention: the group is not an attention");
   return p;
@@ -83,7 +85,7 @@ void lower_attention(GroupValues& group, Kernel& kernel) {
   t.score = group.at(parts.top->inputs[0], Index(place.begin(), place.end()));
   t.value = group.resolve(*parts.values, second.b);
   t.acc = Expr::local("acc", DType::F32);
-  t.nan_is_zero = parts.nan_is_zero;
+  t.no_logit = parts.no_logit;
   const DType q = operand_type(body, parts.scores->inputs[0], true);
   const DType key = operand_type(body, parts.scores->inputs[1], true);
   t.v_type = operand_type(body, parts.values->inputs[1]);

@@ -33,11 +33,17 @@ class Owners {
   Owners(const Inspection& i, const ModelOutline& outline) {
     std::set<std::string> labels;
     for (const OutlineNode& n : outline.nodes) labels.insert(n.label);
-    for (size_t k = 0; k < i.fused.plan.order.size(); ++k)
-      for (std::string name : i.fused.graph.node(i.fused.plan.order[k]).origin.nodes) {
-        while (!labels.count(name) && name.find('/') != std::string::npos) name.resize(name.rfind('/'));
-        groups_[name].insert(k);
+    const std::vector<std::string> runs = owners_of_parts(i);
+    for (size_t at = 0; at < i.parts.size(); ++at) {
+      const PartView& p = i.parts[at];
+      for (size_t k = 0; k < p.fused.plan.order.size(); ++k) {
+        if (!runs[at].empty()) groups_[runs[at]].insert(p.first + k);
+        for (std::string name : p.fused.graph.node(p.fused.plan.order[k]).origin.nodes) {
+          while (!labels.count(name) && name.find('/') != std::string::npos) name.resize(name.rfind('/'));
+          groups_[name].insert(p.first + k);
+        }
       }
+    }
   }
   json of(const std::string& label) const {
     const auto it = groups_.find(label);
@@ -81,36 +87,92 @@ json draw_model(const Inspection& i, const ModelOutline& outline, const Graph& i
   return drawing.take();
 }
 
-json draw_groups(const Inspection& i) {
-  const Graph& g = i.fused.graph;
-  const auto type_of = [&](ValueId v) { return to_string(g.value(v).type); };
-  Drawing drawing;
-  std::map<ValueId, size_t> writer;
-  for (ValueId v : g.inputs) writer[v] = drawing.node("input", g.value(v).name, "input", type_of(v), json::array());
-  IdMap<NodeId, int> position(g.node_count(), -1);
-  for (size_t k = 0; k < i.fused.plan.order.size(); ++k) position[i.fused.plan.order[k]] = static_cast<int>(k);
-  for (NodeId id : g.order()) {
-    const Node& n = g.node(id);
-    const std::string type = type_of(n.outputs[0]);
-    const int k = position.at(id);
-    const std::string label = n.origin.nodes.empty() ? "" : n.origin.nodes[0];
-    const size_t at = k < 0 ? drawing.node("join", label, "join", type, json::array())
-                            : drawing.node("group", label, i.fused.lowered.kernels[static_cast<size_t>(k)].name, type, {k});
-    for (ValueId v : n.inputs)
-      if (const auto it = writer.find(v); it != writer.end()) drawing.edge(it->second, at, type_of(v));
-    for (ValueId v : n.outputs) writer[v] = at;
+/// The kernels of all parts: values of the script lead from one to the next.
+class GroupDrawing {
+ public:
+  explicit GroupDrawing(const Inspection& i) : i_(i) {}
+
+  json run() {
+    if (i_.scripts.empty()) draw_model_part(i_.parts[0]);
+    else draw_script(0, "");
+    return drawing_.take();
   }
-  for (size_t k = 0; k < g.outputs.size(); ++k) {
-    const size_t at = drawing.node("output", g.output_names[k], "output", type_of(g.outputs[k]), json::array());
-    if (const auto it = writer.find(g.outputs[k]); it != writer.end()) drawing.edge(it->second, at, type_of(g.outputs[k]));
+
+ private:
+  using Writers = std::map<ValueId, size_t>;
+
+  void draw_model_part(const PartView& p) {
+    const Graph& g = p.fused.graph;
+    Writers writer;
+    for (ValueId v : g.inputs)
+      writer[v] = drawing_.node("input", g.value(v).name, "input", to_string(g.value(v).type), json::array());
+    draw_part(p, writer);
+    for (size_t k = 0; k < g.outputs.size(); ++k)
+      draw_output(g.output_names[k], to_string(g.value(g.outputs[k]).type), writer, g.outputs[k]);
   }
-  return drawing.take();
-}
+  template <class Map, class Key>
+  void draw_output(const std::string& label, const std::string& type, const Map& writer, const Key& v) {
+    const size_t at = drawing_.node("output", label, "output", type, json::array());
+    if (const auto it = writer.find(v); it != writer.end()) drawing_.edge(it->second, at, type);
+  }
+  void draw_part(const PartView& p, Writers& writer) {
+    const Graph& g = p.fused.graph;
+    const auto type_of = [&](ValueId v) { return to_string(g.value(v).type); };
+    IdMap<NodeId, int> position(g.node_count(), -1);
+    for (size_t k = 0; k < p.fused.plan.order.size(); ++k) position[p.fused.plan.order[k]] = static_cast<int>(k);
+    for (NodeId id : g.order()) {
+      const Node& n = g.node(id);
+      const int k = position.at(id);
+      const std::string label = n.origin.nodes.empty() ? "" : n.origin.nodes[0];
+      const size_t at = k < 0 ? drawing_.node("join", label, "join", type_of(n.outputs[0]), json::array())
+                              : drawing_.node("group", label, p.fused.lowered.kernels[static_cast<size_t>(k)].name,
+                                              type_of(n.outputs[0]), {p.first + static_cast<size_t>(k)});
+      for (ValueId v : n.inputs)
+        if (const auto it = writer.find(v); it != writer.end()) drawing_.edge(it->second, at, type_of(v));
+      for (ValueId v : n.outputs) writer[v] = at;
+    }
+  }
+  /// `of`: the step whose inner script it is; "" for the model.
+  void draw_script(size_t number, const std::string& of) {
+    const runtime::Script& script = i_.scripts[number];
+    const auto label = [&](int32_t v) {
+      return (of.empty() ? "" : of + ": ") + i_.script_names[number][static_cast<size_t>(v)];
+    };
+    std::map<int32_t, size_t> writer;
+    for (int32_t v : script.inputs) writer[v] = drawing_.node("input", label(v), "input", "", json::array());
+    for (const runtime::ScriptStep& s : script.steps) {
+      if (s.kind == runtime::ScriptStep::Kind::Part) draw_part_step(s, writer);
+      else draw_control(s, writer);
+    }
+    for (int32_t v : script.outputs) draw_output(label(v), "", writer, v);
+  }
+  void draw_part_step(const runtime::ScriptStep& s, std::map<int32_t, size_t>& writer) {
+    const PartView& p = i_.parts[static_cast<size_t>(s.part)];
+    const Graph& g = p.fused.graph;
+    Writers inner;
+    for (size_t k = 0; k < g.inputs.size(); ++k)
+      if (const auto it = writer.find(s.inputs[k]); it != writer.end()) inner[g.inputs[k]] = it->second;
+    draw_part(p, inner);
+    for (size_t k = 0; k < g.outputs.size(); ++k)
+      if (const auto it = inner.find(g.outputs[k]); it != inner.end()) writer[s.outputs[k]] = it->second;
+  }
+  void draw_control(const runtime::ScriptStep& s, std::map<int32_t, size_t>& writer) {
+    const size_t at =
+        drawing_.node("join", s.name, s.kind == runtime::ScriptStep::Kind::If ? "If" : "Loop", "", json::array());
+    for (int32_t v : s.inputs)
+      if (const auto it = writer.find(v); it != writer.end()) drawing_.edge(it->second, at, "");
+    for (int32_t v : s.outputs) writer[v] = at;
+    for (int32_t inner : s.scripts) draw_script(static_cast<size_t>(inner), s.name);
+  }
+
+  const Inspection& i_;
+  Drawing drawing_;
+};
 
 }  // namespace
 
 json graphs_json(const Inspection& i, const ModelOutline& outline, const Graph& imported) {
-  return {{"before", draw_model(i, outline, imported)}, {"after", draw_groups(i)}};
+  return {{"before", draw_model(i, outline, imported)}, {"after", GroupDrawing(i).run()}};
 }
 
 }  // namespace ingot::cli

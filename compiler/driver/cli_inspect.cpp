@@ -24,32 +24,43 @@ struct InspectArgs {
 };
 
 /// "12 conv_relu": how --explain names a launch.
-std::string launch_name(const Inspection& i, NodeId id) {
-  const auto& order = i.fused.plan.order;
+std::string launch_name(const PartView& p, NodeId id) {
+  const auto& order = p.fused.plan.order;
   const auto at = static_cast<size_t>(std::find(order.begin(), order.end(), id) - order.begin());
-  return fmt::format("{} {}", at, i.fused.lowered.kernels[at].name);
+  return fmt::format("{} {}", p.first + at, p.fused.lowered.kernels[at].name);
+}
+
+void print_kernels(const PartView& p, bool source) {
+  const Compilation& c = p.fused;
+  for (size_t k = 0; k < p.kernels.size(); ++k) {
+    fmt::print("  {:>4}  {:<12} {:>10} {:>12} flop  {}\n", p.first + k,
+               c.graph.node(c.plan.order[k]).attrs.as<FusedAttrs>().kind,
+               human_bytes(static_cast<double>(p.kernels[k].bytes)), p.kernels[k].flops, c.lowered.kernels[k].name);
+    if (source) fmt::print("{}", to_string(c.lowered.kernels[k]));
+  }
 }
 
 void print_inspection(const Inspection& i, const InspectArgs& a) {
-  const Compilation& c = i.fused;
-  fmt::print("{}: opset {}, {} nodes in the model, {} kernels after fusion ({} unfused)\n", a.model, c.import.opset, c.model_nodes,
-             c.lowered.kernels.size(), i.unfused.lowered.kernels.size());
-  for (ValueId v : c.graph.inputs) fmt::print("  input  {} {}\n", c.graph.value(v).name, to_string(c.graph.value(v).type));
-  for (size_t k = 0; k < c.graph.outputs.size(); ++k)
-    fmt::print("  output {} {}\n", c.graph.output_names[k], to_string(c.graph.value(c.graph.outputs[k]).type));
+  fmt::print("{}: opset {}, {} nodes in the model, {} kernels after fusion ({} unfused)\n", a.model, i.opset,
+             i.model_nodes, i.kernels, i.kernels_unfused);
+  for (const auto& [name, type] : i.inputs) fmt::print("  input  {} {}\n", name, type);
+  for (const auto& [name, type] : i.outputs) fmt::print("  output {} {}\n", name, type);
+  size_t slots = 0;
+  for (const PartView& p : i.parts) slots += p.slot_offsets.size();
   fmt::print("  bytes moved {} -> {} (every input, weight and output once: {}); arena {} in {} slots\n",
              human_bytes(static_cast<double>(i.bytes_before)), human_bytes(static_cast<double>(i.bytes_after)),
-             human_bytes(static_cast<double>(i.bytes_floor)), human_bytes(static_cast<double>(i.arena_bytes)), c.plan.slot_bytes.size());
-  for (size_t k = 0; k < i.kernels.size(); ++k) {
-    fmt::print("  {:>4}  {:<12} {:>10} {:>12} flop  {}\n", k, c.graph.node(c.plan.order[k]).attrs.as<FusedAttrs>().kind,
-               human_bytes(static_cast<double>(i.kernels[k].bytes)), i.kernels[k].flops, c.lowered.kernels[k].name);
-    if (a.source) fmt::print("{}", to_string(c.lowered.kernels[k]));
-  }
+             human_bytes(static_cast<double>(i.bytes_floor)), human_bytes(static_cast<double>(i.arena_bytes)), slots);
+  if (!i.scripts.empty())
+    fmt::print("  decided at run time: {} parts, of which these figures count one run each\n{}", i.parts.size(),
+               course_text(course_json(i)));
+  for (const PartView& p : i.parts) print_kernels(p, a.source);
   if (!a.explain) return;
-  for (const Neighbours& n : i.neighbours)
-    fmt::print("  {} | {}: {}\n", launch_name(i, n.producer), launch_name(i, n.consumer), n.reason);
+  for (const PartView& p : i.parts)
+    for (const Neighbours& n : p.neighbours)
+      fmt::print("  {} | {}: {}\n", launch_name(p, n.producer), launch_name(p, n.consumer), n.reason);
   fmt::print("  refused on the way:\n");
-  for (const Refusal& r : c.refusals) fmt::print("    {} | {}: {}\n", r.producer, r.consumer, r.reason);
+  for (const PartView& p : i.parts)
+    for (const Refusal& r : p.fused.refusals) fmt::print("    {} | {}: {}\n", r.producer, r.consumer, r.reason);
 }
 
 Outcome inspect_model(const InspectArgs& a) {
@@ -67,14 +78,16 @@ struct OpsArgs {
   bool markdown = false;
 };
 const char* lowering_name(const OpDef& d) {
-  static constexpr const char* kNames[] = {"on import", "pointwise", "movement", "element", "reduction", "contraction", "composite", "fused"};
+  static constexpr const char* kNames[] = {"on import", "pointwise",   "movement",  "element",
+                                           "reduction", "contraction", "composite", "fused"};
   return kNames[d.lower.index()];
 }
 Outcome run_ops(const OpsArgs& a) {
   std::vector<const OpDef*> rows;
   for (const OpDef* d : all_ops())
     if (!d->imports.empty()) rows.push_back(d);
-  std::sort(rows.begin(), rows.end(), [](const OpDef* x, const OpDef* y) { return std::tie(x->domain, x->name) < std::tie(y->domain, y->name); });
+  std::sort(rows.begin(), rows.end(),
+            [](const OpDef* x, const OpDef* y) { return std::tie(x->domain, x->name) < std::tie(y->domain, y->name); });
   if (a.markdown) fmt::print("| operator | from opset | class | notes |\n|---|---|---|---|\n");
   for (const OpDef* d : rows) {
     std::string since;
@@ -93,8 +106,9 @@ Outcome run_devices() {
   if (!gpus) fmt::print("no GPU: {}\n", gpus.error().message);
   else
     for (const auto& g : *gpus)
-      fmt::print("cuda:{}: {} {}, {} SMs, {}, driver {}.{}\n", g.ordinal, g.name, target_of(g.compute_capability), g.multiprocessors,
-                 human_bytes(static_cast<double>(g.memory_bytes)), g.driver_version / 1000, g.driver_version % 1000 / 10);
+      fmt::print("cuda:{}: {} {}, {} SMs, {}, driver {}.{}\n", g.ordinal, g.name, target_of(g.compute_capability),
+                 g.multiprocessors, human_bytes(static_cast<double>(g.memory_bytes)), g.driver_version / 1000,
+                 g.driver_version % 1000 / 10);
   auto version = nvrtc_version();
   if (version) fmt::print("nvrtc: {} (compiles for sm_75 to sm_120, with or without a GPU)\n", *version);
   else fmt::print("no NVRTC: {}\n", version.error().message);

@@ -16,23 +16,28 @@ namespace ingot::cli {
 namespace {
 
 constexpr const char* kPlainRoof = "f32";
+constexpr int64_t kSomeSize = 64;
 
 int64_t number(const Expr& e, const Sizes& at) { return evaluate_int(e, at).value_or(0); }
 int64_t bytes_of(const TensorType& t, const Sizes& at) {
   return number(element_count(t.shape), at) * static_cast<int64_t>(size_of(t.dtype));
 }
 
-/// Every symbol at `batch` (inside its range), for showing sizes of dynamic models.
-Sizes sample_symbols(const Graph& g, int64_t batch) {
-  Sizes at;
+/// Every symbol at `batch` (inside its range), for showing sizes of dynamic models; those of elements, and sizes that nothing
+/// else gives, at kSomeSize.
+void sample_symbols(const Graph& g, int64_t batch, Sizes& at) {
+  const auto add = [&](const Expr& e, int64_t size) {
+    at.emplace(e.name(), std::clamp<int64_t>(size, e.low(), std::max<int64_t>(e.high(), 1)));
+  };
+  for (const ValueSymbol& s : g.value_symbols) add(s.symbol, kSomeSize);
+  for (const DerivedSymbol& d : g.derived_symbols)
+    if (const auto size = evaluate_int(d.definition, at)) add(d.symbol, *size);
   for (ValueId v : g.inputs) {
     const Shape& s = g.value(v).type.shape;
     for (size_t d = 0; d < s.size(); ++d)
-      if (s[d].op() == ExprOp::Symbol)
-        at.emplace(s[d].name(),
-                   std::clamp<int64_t>(d == 0 ? batch : 64, s[d].low(), std::max<int64_t>(s[d].high(), 1)));
+      if (s[d].op() == ExprOp::Symbol) add(s[d], d == 0 ? batch : kSomeSize);
   }
-  return at;
+  for (const DerivedSymbol& d : g.derived_symbols) add(d.symbol, evaluate_int(d.definition, at).value_or(kSomeSize));
 }
 
 int64_t total_bytes(const Compilation& c, const Sizes& at) {
@@ -101,15 +106,16 @@ Result<KernelView> view_of(const Kernel& k, Inspection& i) {
 }
 
 /// The arena as a session lays it out: one slot behind the other.
-void place_slots(Inspection& i) {
-  for (const Expr& e : i.fused.plan.slot_bytes) {
-    i.slot_offsets.push_back(i.arena_bytes);
-    i.arena_bytes += static_cast<int64_t>(runtime::align_up(static_cast<uint64_t>(std::max<int64_t>(number(e, i.at), 1))));
+void place_slots(PartView& p, const Sizes& at) {
+  for (const Expr& e : p.fused.plan.slot_bytes) {
+    p.slot_offsets.push_back(p.arena_bytes);
+    p.arena_bytes +=
+        static_cast<int64_t>(runtime::align_up(static_cast<uint64_t>(std::max<int64_t>(number(e, at), 1))));
   }
 }
-void place_values(Inspection& i) {
-  const Graph& g = i.fused.graph;
-  const MemoryPlan& plan = i.fused.plan;
+void place_values(PartView& p, const Sizes& at) {
+  const Graph& g = p.fused.graph;
+  const MemoryPlan& plan = p.fused.plan;
   IdMap<ValueId, int> known(g.value_count(), -1);
   for (size_t step = 0; step < plan.order.size(); ++step) {
     const Node& n = g.node(plan.order[step]);
@@ -119,13 +125,31 @@ void place_values(Inspection& i) {
         const int slot = v.valid() ? plan.slot.at(holder) : -1;
         if (slot < 0) continue;
         if (known[holder] < 0) {
-          known[holder] = static_cast<int>(i.arena.size());
-          i.arena.push_back({holder, slot, i.slot_offsets[static_cast<size_t>(slot)],
-                             bytes_of(g.value(holder).type, i.at), step, step});
+          known[holder] = static_cast<int>(p.arena.size());
+          p.arena.push_back({holder, slot, p.slot_offsets[static_cast<size_t>(slot)],
+                             bytes_of(g.value(holder).type, at), step, step});
         }
-        i.arena[static_cast<size_t>(known[holder])].last = step;
+        p.arena[static_cast<size_t>(known[holder])].last = step;
       }
   }
+}
+
+Status fill_part(Inspection& i, PartView& p) {
+  p.first = i.kernels;
+  i.kernels += p.fused.lowered.kernels.size();
+  i.kernels_unfused += p.unfused.lowered.kernels.size();
+  i.bytes_after += total_bytes(p.fused, i.at);
+  i.bytes_before += total_bytes(p.unfused, i.at);
+  i.bytes_floor += floor_bytes(p.fused.graph, i.at);
+  for (const Kernel& k : p.fused.lowered.kernels) {
+    p.kernels.push_back(INGOT_TRY(view_of(k, i)));
+    i.flops += p.kernels.back().flops;
+  }
+  p.neighbours = explain_neighbours(p.fused.graph, p.fused.refusals);
+  place_slots(p, i.at);
+  place_values(p, i.at);
+  i.arena_bytes += p.arena_bytes;
+  return {};
 }
 
 }  // namespace
@@ -135,25 +159,29 @@ Result<Inspection> inspect(const std::string& path, const CompileOptions& option
   i.model = path;
   i.options = options;
   i.target = INGOT_TRY(traits_for(options));
-  i.fused = INGOT_TRY(lower_model(path, options));
-  if (!i.fused.scripts.empty())
-    return unsupported(fmt::format("the model's course is decided at run time; it runs as {} parts, which --dump shows",
-                                   i.fused.parts.size()));
+  Compilation fused = INGOT_TRY(lower_model(path, options));
   CompileOptions apart = options;
   apart.fuse = false;
   apart.dump_dir.clear();
-  i.unfused = INGOT_TRY(lower_model(path, apart));
-  i.at = sample_symbols(i.fused.graph, batch);
-  i.bytes_after = total_bytes(i.fused, i.at);
-  i.bytes_before = total_bytes(i.unfused, i.at);
-  i.bytes_floor = floor_bytes(i.fused.graph, i.at);
-  for (const Kernel& k : i.fused.lowered.kernels) {
-    i.kernels.push_back(INGOT_TRY(view_of(k, i)));
-    i.flops += i.kernels.back().flops;
+  Compilation unfused = INGOT_TRY(lower_model(path, apart));
+  i.opset = fused.import.opset;
+  i.model_nodes = fused.model_nodes;
+  const Graph& g = fused.graph;
+  for (ValueId v : g.inputs) i.inputs.emplace_back(g.value(v).name, to_string(g.value(v).type));
+  for (size_t k = 0; k < g.outputs.size(); ++k)
+    i.outputs.emplace_back(g.output_names[k], to_string(g.value(g.outputs[k]).type));
+  i.scripts = std::move(fused.scripts);
+  i.script_names = std::move(fused.script_names);
+  sample_symbols(g, batch, i.at);
+  INGOT_CHECK(fused.parts.size() == unfused.parts.size(), "the parts of a model depend on fusion");
+  i.parts.resize(i.scripts.empty() ? 1 : fused.parts.size());
+  for (size_t k = 0; k < fused.parts.size(); ++k)
+    i.parts[k].fused = std::move(fused.parts[k]), i.parts[k].unfused = std::move(unfused.parts[k]);
+  if (i.scripts.empty()) i.parts[0].fused = std::move(fused), i.parts[0].unfused = std::move(unfused);
+  for (PartView& p : i.parts) {
+    sample_symbols(p.fused.graph, batch, i.at);
+    INGOT_TRY(fill_part(i, p));
   }
-  i.neighbours = explain_neighbours(i.fused.graph, i.fused.refusals);
-  place_slots(i);
-  place_values(i);
   return i;
 }
 

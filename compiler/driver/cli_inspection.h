@@ -1,10 +1,11 @@
 // What `inspect` shows of a model: the two compilations, and figures of every kernel. cli_inspection.cpp computes it,
-// cli_report.cpp writes it as JSON, cli_page.cpp as a page; cli_inspect.cpp is the verb.
+// cli_report.cpp and cli_course.cpp write it as JSON, cli_page.cpp as a page; cli_inspect.cpp is the verb.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "compiler/driver/session.h"
@@ -41,21 +42,43 @@ struct ArenaValue {
   size_t first = 0, last = 0;  // positions in the plan's order
 };
 
+/// One program: the model, or a part of one whose course is decided at run time.
+struct PartView {
+  Compilation fused, unfused;
+  size_t first = 0;  // launches of the parts before it
+  std::vector<KernelView> kernels;
+  std::vector<Neighbours> neighbours;
+  std::vector<int64_t> slot_offsets;
+  std::vector<ArenaValue> arena;
+  int64_t arena_bytes = 0;
+};
+/// Figures are those of one run of every part.
 struct Inspection {
   std::string model;
   CompileOptions options;
   TargetTraits target;
-  Compilation fused, unfused;
+  int64_t opset = 0;
+  size_t model_nodes = 0;
+  std::vector<std::pair<std::string, std::string>> inputs, outputs;  // names and types
+  std::vector<PartView> parts;
+  std::vector<runtime::Script> scripts;  // empty: one part is the model
+  std::vector<std::vector<std::string>> script_names;
   Sizes at;  // the dims that sizes are counted at
-  std::vector<KernelView> kernels;
   std::vector<Roof> roofs;
-  std::vector<Neighbours> neighbours;
-  std::vector<int64_t> slot_offsets;
-  std::vector<ArenaValue> arena;
-  int64_t bytes_before = 0, bytes_after = 0, bytes_floor = 0, arena_bytes = 0, flops = 0;
+  size_t kernels = 0, kernels_unfused = 0;
+  int64_t bytes_before = 0, bytes_after = 0, bytes_floor = 0, arena_bytes = 0, flops = 0;  // arena: of all parts
 };
-/// `batch`: for the sizes of dynamic models. Error: that of a compilation, or a model that runs as several parts.
+/// `batch`: for the sizes of dynamic models. Error: that of a compilation.
 Result<Inspection> inspect(const std::string& path, const CompileOptions& options, int64_t batch);
+
+/// The steps of a model whose course is decided at run time: a list of objects with "kind" (part, if, loop), the names of what
+/// the host "reads" for the step, "inputs" and "outputs"; a part's number and its launches [first, end); steps of a loop's
+/// "body", of an if's "then" and "else". Null where one part is the model.
+nlohmann::json course_json(const Inspection& inspection);
+/// The same for people, a line a step.
+std::string course_text(const nlohmann::json& course);
+/// The node of the model that runs each part, "" for the model itself.
+std::vector<std::string> owners_of_parts(const Inspection& inspection);
 
 /// All but graphs and sources.
 nlohmann::json report_json(const Inspection& inspection);

@@ -35,11 +35,12 @@ std::string inert(const json& j) {
 
 json sources_of(const Inspection& i) {
   json all = json::array();
-  for (const KernelView& k : i.kernels) {
-    json forms = json::array();
-    for (const KernelForm& f : k.forms) forms.push_back(f.source);
-    all.push_back(forms);
-  }
+  for (const PartView& p : i.parts)
+    for (const KernelView& k : p.kernels) {
+      json forms = json::array();
+      for (const KernelForm& f : k.forms) forms.push_back(f.source);
+      all.push_back(forms);
+    }
   return all;
 }
 

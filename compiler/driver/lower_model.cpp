@@ -30,9 +30,11 @@ Status prepare_dump(const std::string& dir) {
 void dump_kernels(const Compilation& c, const std::string& dir) {
   if (dir.empty()) return;
   for (size_t i = 0; i < c.lowered.kernels.size(); ++i)
-    std::ofstream(fmt::format("{}/kernel-{:03}-{}.kir", dir, i, c.lowered.kernels[i].name.substr(0, 60))) << to_string(c.lowered.kernels[i]);
+    std::ofstream(fmt::format("{}/kernel-{:03}-{}.kir", dir, i, c.lowered.kernels[i].name.substr(0, 60)))
+        << to_string(c.lowered.kernels[i]);
   std::ofstream plan(dir + "/memory-plan.txt");
-  for (size_t s = 0; s < c.plan.slot_bytes.size(); ++s) plan << fmt::format("slot {}: {} bytes\n", s, to_string(c.plan.slot_bytes[s]));
+  for (size_t s = 0; s < c.plan.slot_bytes.size(); ++s)
+    plan << fmt::format("slot {}: {} bytes\n", s, to_string(c.plan.slot_bytes[s]));
 }
 
 /// The type of values between kernels.
@@ -58,7 +60,8 @@ Status lower_graph(Compilation& c, const CompileOptions& o, const TargetTraits& 
   c.passes_ms = ms_since(start);
   if (!o.until.empty()) return {};
   if (auto fused = verify(c.graph, Stage::Fused); !fused)
-    return invalid("a pass that lowering needs was skipped: " + fused.error().message + "; `opt` prints the graph without it");
+    return invalid("a pass that lowering needs was skipped: " + fused.error().message +
+                   "; `opt` prints the graph without it");
   c.plan = plan_memory(c.graph, target.kind == TargetKind::Cuda ? o.lanes : 1);
   c.lowered = INGOT_TRY(lower_program(c.graph, c.plan));
   dump_kernels(c, o.dump_dir);
@@ -69,6 +72,7 @@ Status lower_graph(Compilation& c, const CompileOptions& o, const TargetTraits& 
 Status lower_parts(Compilation& c, const CompileOptions& o, const TargetTraits& target) {
   Partition cut = INGOT_TRY(partition(c.graph));
   c.scripts = std::move(cut.scripts);
+  c.script_names = std::move(cut.names);
   for (Graph& g : cut.parts) {
     Compilation part;
     part.graph = std::move(g);

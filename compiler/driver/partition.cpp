@@ -63,6 +63,9 @@ class Cutter {
     }
     for (ValueId v : g_.outputs) script().outputs.push_back(number(v));
     script().values = static_cast<int32_t>(numbers_.size());
+    out_.names.resize(std::max(out_.names.size(), script_ + 1));
+    out_.names[script_].resize(numbers_.size());
+    for (const auto& [v, n] : numbers_) out_.names[script_][static_cast<size_t>(n)] = name_of(v);
     return {};
   }
 
@@ -146,6 +149,13 @@ class Cutter {
     for (ValueId v : n.inputs)
       if (v.valid()) stage = std::max(stage, INGOT_TRY(available(v)));
     return stages_[id] = stage;
+  }
+
+  /// Of a value that import made, the node of the model that it stands for.
+  std::string name_of(ValueId v) const {
+    const Node* p = g_.producer(v);
+    if (!g_.value(v).name.empty() || !p || p->origin.nodes.empty()) return g_.value(v).name;
+    return fmt::format("{} %{}", p->origin.nodes[0], v.index);
   }
 
   // ---- steps -------------------------------------------------------------------------------------------------------------
@@ -295,7 +305,8 @@ Status Cutter::add_control(const Node& n) {
   runtime::ScriptStep step;
   const bool loops = n.op->name == "Loop";
   step.kind = loops ? runtime::ScriptStep::Kind::Loop : runtime::ScriptStep::Kind::If;
-  step.name = n.origin.nodes.empty() ? std::string(n.op->name) : fmt::format("{} \"{}\"", n.op->name, n.origin.nodes[0]);
+  step.name =
+      n.origin.nodes.empty() ? std::string(n.op->name) : fmt::format("{} \"{}\"", n.op->name, n.origin.nodes[0]);
   step.inputs = numbers(n.inputs);
   step.outputs = numbers(n.outputs);
   if (loops) step.states = static_cast<int32_t>(n.attrs.as<LoopAttrs>().states);

@@ -2,6 +2,7 @@
 // that runs them (runtime/script.h). The cuts are where a computed value decides a size, and around If and Loop.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "compiler/ir/graph.h"
@@ -12,6 +13,7 @@ namespace ingot {
 struct Partition {
   std::vector<Graph> parts;
   std::vector<runtime::Script> scripts;  // [0] is the model
+  std::vector<std::vector<std::string>> names;  // of each script's values; "" where the model has none
 };
 
 /// True when the graph is no single part.

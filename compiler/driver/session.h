@@ -33,6 +33,7 @@ struct Compilation {
   /// `program` holds the programs of the parts.
   std::vector<Compilation> parts;
   std::vector<runtime::Script> scripts;
+  std::vector<std::vector<std::string>> script_names;  // of each script's values
   double import_ms = 0, passes_ms = 0, codegen_ms = 0;
 };
 
@@ -58,7 +59,8 @@ class Model {
  public:
   /// `path` is an .onnx model, which is compiled for the device, or an .ingot file. `device` is "cpu", "cuda:0",
   /// "interpreter" (only .onnx), or "" for a GPU if there is one.
-  static Result<Model> load(const std::string& path, const std::string& device = "", const CompileOptions& options = {});
+  static Result<Model> load(const std::string& path, const std::string& device = "",
+                            const CompileOptions& options = {});
 
   /// Inputs by name; every input must be there. Outputs in the model's order.
   Result<std::vector<NamedTensor>> run(const std::map<std::string, Tensor>& inputs) const;
@@ -78,7 +80,7 @@ class Model {
   std::string device_name_;
   TargetTraits traits_;
   std::shared_ptr<const Compilation> compilation_;
-  std::shared_ptr<const runtime::Engine> engine_;   // null on the interpreter
+  std::shared_ptr<const runtime::Engine> engine_;  // null on the interpreter
   std::shared_ptr<const runtime::Program> program_;
   std::shared_ptr<std::mutex> running_ = std::make_shared<std::mutex>();
   std::shared_ptr<runtime::Session> session_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <unordered_set>
 
 #include "compiler/support/hash.h"
@@ -145,14 +146,37 @@ std::optional<int64_t> Expr::as_int() const {
 }
 uint64_t Expr::hash() const { return node_ ? node_->hash : 0; }
 
+namespace {
+/// Structural comparison. Two expressions that were built apart may share each of their parts many times over: pairs of
+/// nodes found equal are kept once the comparison has gone through more than a few.
+class Comparison {
+ public:
+  bool same(const ExprNode* x, const ExprNode* y) {
+    if (x == y) return true;
+    if (!x || !y || x->hash != y->hash) return false;
+    const ExprNode &a = *x, &b = *y;
+    if (a.op != b.op || a.type != b.type || a.payload != b.payload || a.name != b.name) return false;
+    if (a.op == ExprOp::Symbol) return a.low == b.low && a.high == b.high;
+    if (a.args.size() != b.args.size()) return false;
+    if (++compared_ > kFew && equal_.count({x, y})) return true;
+    for (size_t i = 0; i < a.args.size(); ++i)
+      if (!same(node_of(a.args[i]), node_of(b.args[i]))) return false;
+    if (compared_ > kFew) equal_.insert({x, y});
+    return true;
+  }
+
+ private:
+  static const ExprNode* node_of(const Expr& e) { return static_cast<const ExprNode*>(e.id()); }
+  static constexpr int kFew = 64;
+  int compared_ = 0;
+  std::set<std::pair<const ExprNode*, const ExprNode*>> equal_;
+};
+}  // namespace
+
 bool Expr::same(const Expr& o) const {
   if (node_ == o.node_) return true;
   if (!node_ || !o.node_ || node_->hash != o.node_->hash) return false;
-  const ExprNode &a = *node_, &b = *o.node_;
-  if (a.op != b.op || a.type != b.type || a.payload != b.payload || a.name != b.name) return false;
-  if (a.op == ExprOp::Symbol) return a.low == b.low && a.high == b.high;
-  return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(),
-                    [](const Expr& x, const Expr& y) { return x.same(y); });
+  return Comparison().same(node_.get(), o.node_.get());
 }
 
 namespace {

@@ -1,9 +1,11 @@
 // Expr -> text. The parser of the same form is compiler/ir/text.cpp's, since expressions appear only inside graphs there.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
-#include "compiler/expr/expr.h"
+#include "compiler/expr/poly.h"
 
 namespace ingot {
 namespace {
@@ -42,44 +44,73 @@ std::string constant_text(const Expr& e) {
   return e.type() == DType::F32 ? digits : digits + ":" + name_of(e.type());
 }
 
-std::string print(const Expr& e, int outer);
+/// Appends text until there is `limit` of it: what lies behind is not looked at.
+class Printer {
+ public:
+  explicit Printer(size_t limit) : limit_(limit) {}
 
-std::string list(const Expr& e) {
+  void print(const Expr& e, int outer) {
+    if (text.size() >= limit_) return;
+    if (!e.valid()) text += "?";
+    else if (text_of(e.op()).infix) print_infix(e, outer);
+    else print_call(e, outer);
+  }
   std::string text;
-  for (size_t i = 0; i < e.args().size(); ++i) text += (i ? ", " : "") + print(e.arg(i), 0);
-  return text;
-}
 
-std::string print(const Expr& e, int outer) {
-  if (!e.valid()) return "?";
-  if (const OpText t = text_of(e.op()); t.infix) {
-    const bool spaced = t.precedence < 6;
-    std::string text = print(e.arg(0), t.precedence) + (spaced ? " " : "") + t.infix + (spaced ? " " : "") +
-                       print(e.arg(1), t.precedence + 1);
-    return t.precedence < outer ? "(" + text + ")" : text;
+ private:
+  void print_infix(const Expr& e, int outer) {
+    const OpText t = text_of(e.op());
+    const bool brackets = t.precedence < outer;
+    if (brackets) text += "(";
+    print(e.arg(0), t.precedence);
+    text += t.precedence < 6 ? fmt::format(" {} ", t.infix) : t.infix;
+    print(e.arg(1), t.precedence + 1);
+    if (brackets) text += ")";
   }
-  switch (e.op()) {
-    case ExprOp::Const: {
-      std::string text = constant_text(e);
-      return text[0] == '-' && outer > 5 ? "(" + text + ")" : text;
+  void print_list(std::string_view head, const Expr& e, char close) {
+    text += head;
+    for (size_t i = 0; i < e.args().size() && text.size() < limit_; ++i) {
+      if (i) text += ", ";
+      print(e.arg(i), 0);
     }
-    case ExprOp::Symbol: return e.name();
-    case ExprOp::Load: return fmt::format("load{}[{}]", e.buffer(), print(e.arg(0), 0));
-    case ExprOp::Read: return fmt::format("read{}[{}]", e.buffer(), list(e));
-    case ExprOp::Min: return "min(" + list(e) + ")";
-    case ExprOp::Max: return "max(" + list(e) + ")";
-    case ExprOp::Not: return "not(" + list(e) + ")";
-    case ExprOp::Select: return "select(" + list(e) + ")";
-    case ExprOp::Cast: return fmt::format("{}({})", name_of(e.type()), list(e));
-    case ExprOp::Round: return fmt::format("round_{}({})", name_of(e.rounded_to()), list(e));
-    case ExprOp::Bits: return fmt::format("bits_{}({})", name_of(e.type()), list(e));
-    case ExprOp::Call: return fmt::format("{}({})", info_of(e.fn()).text, list(e));
-    default: return "?";
+    text += close;
   }
-}
+  void print_call(const Expr& e, int outer) {
+    switch (e.op()) {
+      case ExprOp::Const: {
+        const std::string number = constant_text(e);
+        text += number[0] == '-' && outer > 5 ? "(" + number + ")" : number;
+        return;
+      }
+      case ExprOp::Symbol: text += e.name(); return;
+      case ExprOp::Load: return print_list(fmt::format("load{}[", e.buffer()), e, ']');
+      case ExprOp::Read: return print_list(fmt::format("read{}[", e.buffer()), e, ']');
+      case ExprOp::Min: return print_list("min(", e, ')');
+      case ExprOp::Max: return print_list("max(", e, ')');
+      case ExprOp::Not: return print_list("not(", e, ')');
+      case ExprOp::Select: return print_list("select(", e, ')');
+      case ExprOp::Cast: return print_list(fmt::format("{}(", name_of(e.type())), e, ')');
+      case ExprOp::Round: return print_list(fmt::format("round_{}(", name_of(e.rounded_to())), e, ')');
+      case ExprOp::Bits: return print_list(fmt::format("bits_{}(", name_of(e.type())), e, ')');
+      case ExprOp::Call: return print_list(fmt::format("{}(", info_of(e.fn()).text), e, ')');
+      default: text += "?";
+    }
+  }
+  size_t limit_;
+};
 
 }  // namespace
 
-std::string to_string(const Expr& e) { return print(e, 0); }
+std::string to_string(const Expr& e) {
+  Printer p(std::string::npos);
+  p.print(e, 0);
+  return std::move(p.text);
+}
+std::string text_prefix(const Expr& e, size_t length) {
+  Printer p(length);
+  p.print(e, 0);
+  p.text.resize(std::min(p.text.size(), length));
+  return std::move(p.text);
+}
 
 }  // namespace ingot

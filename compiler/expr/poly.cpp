@@ -12,10 +12,19 @@
 namespace ingot {
 namespace {
 
+constexpr size_t kTextOrder = 256;  // characters
+
 bool atom_less(const Expr& a, const Expr& b) {
   if (a.hash() != b.hash()) return a.hash() < b.hash();
-  return !a.same(b) && to_string(a) < to_string(b);
+  return !a.same(b) && text_prefix(a, 16 * kTextOrder) < text_prefix(b, 16 * kTextOrder);
 }
+
+/// As people read them: by text, and where the texts are long and begin alike, by content.
+struct NamedAtom {
+  std::string text;
+  Expr atom;
+  bool operator<(const NamedAtom& o) const { return text != o.text ? text < o.text : atom.hash() < o.atom.hash(); }
+};
 
 Monomial multiply(const Monomial& a, const Monomial& b) {
   Monomial m = a;
@@ -285,23 +294,23 @@ Poly make_poly(const Expr& e) {
 }  // namespace
 
 Expr from_poly(const Poly& p) {
-  struct Term { std::string text; Monomial atoms; int64_t coefficient; };
+  struct Term { std::vector<NamedAtom> atoms; int64_t coefficient; };
   std::vector<Term> terms;
   for (const auto& [m, c] : p.terms) {
-    Term t{"", m, c};
-    std::sort(t.atoms.begin(), t.atoms.end(), [](const Expr& a, const Expr& b) { return to_string(a) < to_string(b); });
-    for (const Expr& a : t.atoms) t.text += to_string(a) + "*";
+    Term t{{}, c};
+    for (const Expr& a : m) t.atoms.push_back({text_prefix(a, kTextOrder), a});
+    std::sort(t.atoms.begin(), t.atoms.end());
     terms.push_back(std::move(t));
   }
   std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
     if ((a.coefficient < 0) != (b.coefficient < 0)) return b.coefficient < 0;
-    return a.atoms.size() != b.atoms.size() ? a.atoms.size() > b.atoms.size() : a.text < b.text;
+    return a.atoms.size() != b.atoms.size() ? a.atoms.size() > b.atoms.size() : a.atoms < b.atoms;
   });
   Expr sum;
   for (const Term& t : terms) {
     const bool subtract = sum.valid() && t.coefficient < 0;
     Expr e;
-    for (const Expr& a : t.atoms) e = e.valid() ? e * a : a;
+    for (const NamedAtom& a : t.atoms) e = e.valid() ? e * a.atom : a.atom;
     const int64_t c = subtract ? -t.coefficient : t.coefficient;
     e = e.valid() ? (c == 1 ? e : e * Expr(c)) : Expr(c);
     sum = !sum.valid() ? e : subtract ? sum - e : sum + e;

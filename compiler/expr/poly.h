@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "compiler/expr/expr.h"
@@ -23,6 +24,10 @@ struct Poly {
   bool is_zero() const { return terms.empty(); }
   std::optional<int64_t> constant() const;
 };
+
+/// The beginning of to_string(e). The text of a deep expression, whose parts share much, is longer than memory: where text
+/// gives an order, this much of it has to do.
+std::string text_prefix(const Expr& e, size_t length);
 
 /// `e` must be i64; operands of atoms are simplified.
 Poly to_poly(const Expr& e);

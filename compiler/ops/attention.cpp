@@ -177,7 +177,7 @@ Result<Values> import_rotary(ImportContext& c) {
 }
 
 const OpDef kAttention[] = {
-    import_row("Attention", "MatMul, Softmax, MatMul; grouped heads, masks, caches", kRules<import_attention, 23, 24>, 3, 7),
+    import_row("Attention", "one kernel on a GPU; grouped heads, masks, key lengths, softcap, caches", kRules<import_attention, 23, 24>, 3, 7),
     import_row("RotaryEmbedding", "", kRules<import_rotary, 23>, 3, 4),
 };
 

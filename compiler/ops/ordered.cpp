@@ -1,6 +1,6 @@
 // Operators along an ordered axis: running sums, ranks, reversal. Running sums go block by block, and those of the blocks
-// likewise. Ranks come from counting (how many elements go before this one), which needs no sort and runs in parallel; a long
-// axis is thinned out first, block by block, so that the cost stays near linear where few elements are wanted.
+// likewise. Ranks come from counting (how many elements go before this one), which needs no sort and runs in parallel. A long
+// axis is thinned out first, block by block, where few elements are wanted, and sorted (sorting.cpp) where many are.
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/open_axes.h"
 #include "compiler/ops/ordered.h"
@@ -19,7 +19,6 @@ struct RunningAttrs {
   int64_t block = 0;  // sums start again at its multiples; 0: they never do
   INGOT_FIELDS(axis, exclusive, reverse, block)
 };
-constexpr int64_t kBlock = 32;       // work is so many elements for each one, at every level
 constexpr int64_t kWholeLimit = 64;  // shorter axes are summed in one go
 constexpr int kMostLevels = 4;       // of a dynamic axis
 
@@ -76,7 +75,7 @@ ValueId running_blocks(Compose& g, std::string_view name, ValueId x, RunningOpti
   if (bounds_of(extent).high <= kWholeLimit || (!extent.is_const() && level >= kMostLevels)) return g.node(name, a, {x});
   a.block = kBlock;
   const bool sums = name == "CumSum";
-  const ValueId inside = g.node(name, a, {x}), blocks = g.node(sums ? "BlockSum" : "BlockProduct", a, {x});
+  const ValueId inside = g.node(name, a, {x}), blocks = combine_blocks(g, sums ? Combine::Sum : Combine::Product, x, o.axis);
   const ValueId before = running_blocks(g, name, blocks, {o.axis, true, o.reverse}, level + 1);
   return g.binary(sums ? "Add" : "Mul", inside, g.node("SpreadBlocks", a, {before, x}));
 }
@@ -101,12 +100,21 @@ ReductionForm rank_form(const OpView& v) {
   f.extents = {a.block > 0 ? Expr(a.block) : v.inputs[0].shape[static_cast<size_t>(a.axis)]};
   return f;
 }
+/// Element `within` of the block (or of the axis) that an element is in; behind the end in the last block, which may be short.
+Expr in_block(const Expr& at, int64_t block, const Expr& within) {
+  return block > 0 ? floor_div(at, block) * block + within : within;
+}
+bool whole_blocks(const OpView& v) {
+  const auto& a = v.attrs.as<RankAttrs>();
+  const auto extent = v.inputs[0].shape[static_cast<size_t>(a.axis)].as_int();
+  return a.block == 0 || (extent && *extent % a.block == 0);
+}
 /// 1 when element `reduced` goes before element `out`: greater (or less), or equal and earlier. NaN is the greatest.
 Expr rank_value(const OpView& v, const Index& out, const Index& reduced) {
   const auto& a = v.attrs.as<RankAttrs>();
   const auto axis = static_cast<size_t>(a.axis);
   Index other = out;
-  other[axis] = a.block > 0 ? floor_div(out[axis], a.block) * a.block + reduced[0] : reduced[0];
+  other[axis] = in_block(out[axis], a.block, reduced[0]);
   const Expr y = v.read(0, other), x = v.read(0, out);
   Expr before = a.largest ? lt(x, y) : lt(y, x), same = eq(x, y);
   if (is_float(x.type())) {
@@ -114,13 +122,15 @@ Expr rank_value(const OpView& v, const Index& out, const Index& reduced) {
     before = logical_or(before, a.largest ? logical_and(y_nan, logical_not(x_nan)) : logical_and(x_nan, logical_not(y_nan)));
     same = logical_or(same, logical_and(x_nan, y_nan));
   }
-  return cast(DType::I64, logical_or(before, logical_and(same, lt(other[axis], out[axis]))));
+  const Expr counts = cast(DType::I64, logical_or(before, logical_and(same, lt(other[axis], out[axis]))));
+  return whole_blocks(v) ? counts : select(lt(other[axis], v.inputs[0].shape[axis]), counts, Expr(0));
 }
 Result<Types> infer_pick(const OpView& v) {
   const auto& a = v.attrs.as<RankAttrs>();
   Shape s = v.inputs[0].shape;
   Expr& d = s[static_cast<size_t>(a.axis)];
-  d = a.block > 0 ? floor_div(d, a.block) * a.count : a.count;
+  if (a.block == 0) d = a.count;
+  else if (!a.count.is_const(a.block)) d = floor_div(d, a.block) * a.count;  // of whole blocks; all of them where all are taken
   return Types{{DType::I64, s}};
 }
 /// The position of the element whose rank is the output's position; ranks are a permutation, so one term is not 0.
@@ -130,7 +140,8 @@ Expr pick_value(const OpView& v, const Index& out, const Index& reduced) {
   Index in = out;
   in[axis] = a.block > 0 ? floor_div(out[axis], a.count) * a.block + reduced[0] : reduced[0];
   const Expr rank = a.block > 0 ? floor_mod(out[axis], a.count) : out[axis];
-  return select(eq(v.read(0, in), rank), in[axis], Expr(0));
+  const Expr found = select(eq(v.read(0, in), rank), in[axis], Expr(0));
+  return whole_blocks(v) ? found : select(lt(in[axis], v.inputs[0].shape[axis]), found, Expr(0));
 }
 constexpr int64_t kRankBlock = 512, kRankWhole = 4096;
 
@@ -171,8 +182,11 @@ Result<Values> import_top_k(ImportContext& c) {
   Candidates from{c.in(0), {}};
   if (dim.as_int() && k.as_int() && *k.as_int() * 4 <= kRankBlock)
     from = thin_out(g, c.in(0), axis, *k.as_int(), largest);
-  const ValueId rank = g.node("RankAlong", RankAttrs{axis, largest, 0}, {from.x});
-  const ValueId index = g.node("PickRank", RankAttrs{axis, largest, k}, {rank});
+  ValueId index;
+  if (!g.failed() && worth_sorting(g.type(from.x), axis))
+    index = g.slice(sorted(g, from.x, axis, largest).order, static_cast<size_t>(axis), 0, k);
+  else
+    index = g.node("PickRank", RankAttrs{axis, largest, k}, {g.node("RankAlong", RankAttrs{axis, largest, 0}, {from.x})});
   if (g.failed()) return g.result({});
   const auto pick = [&](ValueId v) {
     return g.take(build_gather_elements(c.builder, v, index, static_cast<size_t>(axis)));
@@ -216,17 +230,24 @@ Result<Values> import_reverse(ImportContext& c) {
   return one(c.builder.add(op("ReverseSequence"), a, c.inputs));
 }
 
+template <Combine combine>
+constexpr OpDef block_row(std::string_view name) {
+  return lowered_row<RunningAttrs>(name, "blocks of an axis as one element each; internal", {}, infer_blocks,
+                                   Reduction{running_form<combine>, block_value<combine>}, 1, 1);
+}
 constexpr Reduction kSum{running_form<Combine::Sum>, running_value<Combine::Sum>};
 constexpr Reduction kProduct{running_form<Combine::Product>, running_value<Combine::Product>};
 const OpDef kOrdered[] = {
     lowered_row<RunningAttrs>("CumSum", "", kRules<import_running, 11, 14>, infer_first, kSum, 1, 2),
     lowered_row<RunningAttrs>("CumProd", "", kRules<import_running, 26>, infer_first, kProduct, 1, 2),
-    lowered_row<RunningAttrs>("BlockSum", "sums of blocks of an axis; internal", {}, infer_blocks, Reduction{running_form<Combine::Sum>, block_value<Combine::Sum>}, 1, 1),
-    lowered_row<RunningAttrs>("BlockProduct", "products of blocks of an axis; internal", {}, infer_blocks, Reduction{running_form<Combine::Product>, block_value<Combine::Product>}, 1, 1),
+    block_row<Combine::Sum>("BlockSum"),
+    block_row<Combine::Product>("BlockProduct"),
+    block_row<Combine::Max>("BlockMax"),
+    block_row<Combine::Min>("BlockMin"),
     lowered_row<RunningAttrs>("SpreadBlocks", "each element's block; internal", {}, infer_spread, Movement{spread_element}, 2, 2),
     lowered_row<RankAttrs>("RankAlong", "how many elements go before each; internal", {}, infer_rank, Reduction{rank_form, rank_value}, 1, 1),
     lowered_row<RankAttrs>("PickRank", "positions by rank; internal", {}, infer_pick, Reduction{rank_form, pick_value}, 1, 1),
-    import_row("TopK", "by counting ranks; NaN is the greatest", kRules<import_top_k, 1, 10, 11, 24>, 1, 2),
+    import_row("TopK", "ranks by counting, long axes by merging; NaN is the greatest", kRules<import_top_k, 1, 10, 11, 24>, 1, 2),
     import_row("Hardmax", "", kRules<import_hardmax, 1, 11, 13>, 1, 1),
     lowered_row<ReverseAttrs>("ReverseSequence", "", kRules<import_reverse, 10>, infer_first, Element{reverse_element}, 2, 2),
 };
@@ -234,6 +255,14 @@ const OpDef kOrdered[] = {
 }  // namespace
 
 ValueId running(Compose& g, std::string_view name, ValueId x, RunningOptions o) { return running_blocks(g, name, x, o, 0); }
+
+ValueId combine_blocks(Compose& g, Combine combine, ValueId x, int64_t axis) {
+  const char* name = combine == Combine::Sum       ? "BlockSum"
+                     : combine == Combine::Product ? "BlockProduct"
+                     : combine == Combine::Max     ? "BlockMax"
+                                                   : "BlockMin";
+  return g.node(name, RunningAttrs{axis, false, false, kBlock}, {x});
+}
 
 std::span<const OpDef> ordered_ops() { return kOrdered; }
 

@@ -17,7 +17,7 @@ const OpDef kInternal[] = {[] {
 std::vector<std::span<const OpDef>>& families() {
   static std::vector<std::span<const OpDef>> list = {
       pointwise_ops(), movement_ops(), parts_ops(),  gather_ops(),  shape_ops(),  reduce_ops(),    contraction_ops(), window_ops(), unpool_ops(),
-      resize_ops(),    resample_ops(),  ordered_ops(), scatter_ops(), sampling_ops(), einsum_ops(),      normalization_ops(),
+      resize_ops(),    resample_ops(),  ordered_ops(), sorting_ops(), scatter_ops(), sampling_ops(), einsum_ops(),      normalization_ops(),
       attention_ops(), quantize_ops(),  signal_ops(),  vision_ops(), loss_ops(),      recurrent_ops(),   linear_attention_ops(),
       contrib_ops(),   control_ops(),   selection_ops(), open_axes_ops(),   internal_ops()};
   return list;

@@ -41,6 +41,7 @@ std::span<const OpDef> gather_ops();
 std::span<const OpDef> attention_ops();
 std::span<const OpDef> quantize_ops();
 std::span<const OpDef> ordered_ops();
+std::span<const OpDef> sorting_ops();
 std::span<const OpDef> scatter_ops();
 std::span<const OpDef> sampling_ops();
 std::span<const OpDef> resample_ops();

@@ -122,7 +122,7 @@ Runs runs_of(Compose& g, ValueId sorted) {
 Result<Values> import_unique(ImportContext& c) {
   Compose g(c.builder);
   const Shape s = c.type(0).shape;
-  ValueId x = c.in(0), rows, rank;
+  ValueId x = c.in(0), rows, rank, order;
   int64_t axis = 0;
   if (c.node.has("axis")) {
     axis = INGOT_TRY(wrap_axis(INGOT_TRY(c.node.int_or("axis", 0)), s.size()));
@@ -135,9 +135,15 @@ Result<Values> import_unique(ImportContext& c) {
     rank = rank_rows(g, rows);
   } else {
     x = rows = g.reshape(x, {element_count(s)});
-    rank = g.node("RankAlong", RankAttrs{0, false, 0}, {rows});
+    if (!g.failed() && worth_sorting(g.type(rows), 0)) {
+      order = sorted(g, rows, 0, false).order;
+      rank = sorted(g, order, 0, false).order;  // where each position went: a permutation's order is its inverse
+    } else {
+      rank = g.node("RankAlong", RankAttrs{0, false, 0}, {rows});
+    }
   }
-  const ValueId order = order_of(g, rank), zero = g.scalar(DType::I64, 0), step = g.scalar(DType::I64, 1);
+  if (!order.valid()) order = order_of(g, rank);
+  const ValueId zero = g.scalar(DType::I64, 0), step = g.scalar(DType::I64, 1);
   const Runs runs = runs_of(g, g.gather(rows, order, 0));
   if (g.failed()) return g.result({});
   const Expr n = g.shape(rows)[0], found = g.shape(runs.starts)[0];

@@ -310,6 +310,20 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
+Sample nan_matmul(int64_t m, int64_t n, int64_t kk) {
+  Sample sample = matmul(1, m, n, kk, false, true, DType::F32);
+  auto& product = std::get<Contract>(sample.kernel.body[0].node);
+  const Expr im = product.m[0].var, ik = product.k[0].var;
+  // 0x7fffffff in row 5, 0x7f800001 in row 9: written with the row, so that they are no constants.
+  const Expr late = Expr::make(ExprOp::Bits, DType::F32, {cast(DType::I32, im + (0x7fffffff - 5))});
+  const Expr early = Expr::make(ExprOp::Bits, DType::F32, {cast(DType::I32, im + (0x7f800001 - 9))});
+  const Expr infinity = Expr::real(DType::F32, INFINITY);
+  const auto at = [&](int64_t row, int64_t depth) { return logical_and(eq(im, Expr(row)), eq(ik, Expr(depth))); };
+  product.a = select(at(5, 3), late, select(at(9, 2), early, select(at(7, 4), infinity, product.a)));
+  sample.name = "nan_" + sample.name;
+  return sample;
+}
+
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, DType type) {
   Sample sample = matmul(batch, m, n, kk, false, false, type, true);
   Kernel& k = sample.kernel;
@@ -547,6 +561,7 @@ std::vector<Sample> all_samples() {
           depthwise(1, 14, 14, 96, 7, 1, DType::F16),
           matmul(1, 70, 66, 37, false, false, DType::F32),
           matmul(2, 33, 72, 64, true, true, DType::F32),
+          nan_matmul(40, 36, 40),
           matmul(1, 130, 132, 40, false, false, DType::F16),
           matmul(1, 20, 24, 18, false, true, DType::F64),
           matmul(1, 1, 300, 260, false, true, DType::F32),

@@ -43,6 +43,7 @@ Sample rows_matmul(int64_t m, int64_t n, int64_t k, DType type, int64_t rows_of_
 Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t k, DType type, int64_t between = 0);
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type,
               bool batched_w = false);
+Sample nan_matmul(int64_t m, int64_t n, int64_t k);  // NaN of several bit patterns, and an infinity, in x
 /// relu(x w + bias + residual) for each of the batch; the residual is part of wider rows.
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType type);
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,

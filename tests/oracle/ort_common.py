@@ -1,6 +1,6 @@
 """What the scripts that compare Ingot with ONNX Runtime share: input values, sessions, and calls of the ingot binary.
 
-Needs the Python packages onnx, onnxruntime and numpy.
+Needs the Python packages onnx and numpy, and onnxruntime only where a session is opened: recorded references do without.
 """
 
 import pathlib
@@ -10,7 +10,6 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import numpy_helper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -55,6 +54,8 @@ def parse_dims(items):
 
 
 def open_session(path, threads=0, optimise=True):
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -69,22 +70,29 @@ def is_dynamic(session):
 
 
 def random_inputs(session, args):
-    """Seeded values for each input in order: floats are standard normal, integers in [0, --int-high), bools fair."""
-    rng = np.random.default_rng(args.seed)
+    """Seeded values for each input of a session, of the options' shapes."""
     dims = parse_dims(args.dim)
-    values = {}
+    described = []
     for info in session.get_inputs():
         if info.type not in NUMPY_TYPES:
             fail(f"input '{info.name}' is {info.type}; numpy has no such type")
-        dtype = np.dtype(NUMPY_TYPES[info.type])
         shape = [d if isinstance(d, int) else dims.get(d, args.default_dim) for d in info.shape]
+        described.append((info.name, np.dtype(NUMPY_TYPES[info.type]), shape))
+    return seeded_values(described, args.seed, args.int_high)
+
+
+def seeded_values(described, seed, int_high):
+    """Values for (name, type, shape) in order: floats are standard normal, integers in [0, int_high), bools fair."""
+    rng = np.random.default_rng(seed)
+    values = {}
+    for name, dtype, shape in described:
         if dtype.kind == "f":
             value = rng.standard_normal(shape).astype(dtype)
         elif dtype.kind == "b":
             value = rng.integers(0, 2, shape).astype(dtype)
         else:
-            value = rng.integers(0, min(args.int_high, np.iinfo(dtype).max), shape).astype(dtype)
-        values[info.name] = np.asarray(value)
+            value = rng.integers(0, min(int_high, np.iinfo(dtype).max), shape).astype(dtype)
+        values[name] = np.asarray(value)
     return values
 
 

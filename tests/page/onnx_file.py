@@ -17,8 +17,15 @@ def field(tag, content):
     return number(tag << 3 | 2) + number(len(content)) + content
 
 
-def node(op, name, inputs, outputs):
-    return field(1, b"".join([*(field(1, i) for i in inputs), *(field(2, o) for o in outputs), field(3, name), field(4, op)]))
+def node(op, name, inputs, outputs, attributes=()):
+    return field(1, b"".join([*(field(1, i) for i in inputs), *(field(2, o) for o in outputs), field(3, name), field(4, op),
+                              *(field(5, a) for a in attributes)]))
+
+
+def attribute(name, content):
+    """An integer, or a graph as model() has it."""
+    whole = isinstance(content, int)
+    return field(1, name) + field(3 if whole else 6, content) + field(20, 2 if whole else 5)
 
 
 def value(tag, name, dims):
@@ -44,6 +51,21 @@ def hostile_model():
     names = [b"x" + h for h in HOSTILE] + [b"y" + HOSTILE[0]]
     nodes = [node("Softmax" if i % 2 else "Relu", h, [names[i]], [names[i + 1]]) for i, h in enumerate(HOSTILE)]
     return model(nodes, [(names[0], [b"n<b>", 16])], [(names[-1], [b"n<b>", 16])], HOSTILE[0])
+
+
+def course_model():
+    """Its sizes follow from NonZero, and an If takes one of two branches."""
+    def branch(op):
+        return node(op, f"{op} inside", ["sizes"], [f"{op} out"]) + field(2, op) + value(12, f"{op} out", ["k", 8])
+    nodes = [
+        node("NonZero", "where", ["x"], ["index"]),
+        node("Transpose", "turned", ["index"], ["tuples"]),
+        node("GatherND", "chosen", ["y", "tuples"], ["sizes"]),
+        node("ReduceMax", "largest", ["x"], ["most"], [attribute("keepdims", 0)]),
+        node("Cast", "decide", ["most"], ["condition"], [attribute("to", 9)]),
+        node("If", "fork", ["condition"], ["z"], [attribute("then_branch", branch("Relu")), attribute("else_branch", branch("Neg"))]),
+    ]
+    return model(nodes, [("x", ["n"]), ("y", ["n", 8])], [("z", ["k", 8])])
 
 
 def large_model(count):

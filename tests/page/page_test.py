@@ -193,6 +193,34 @@ def check_sorting(o):
             o.expect(f"sorted by {key}", values, sorted(values, reverse=down))
 
 
+def parts_of(steps):
+    """The parts that a course runs, those of branches and bodies in their place."""
+    for step in steps:
+        if step["kind"] == "part":
+            yield step
+        for inner in ("then", "else", "body"):
+            yield from parts_of(step.get(inner, []))
+
+
+def check_course(o):
+    """Every kernel is in one part, and each step is shown with what the host reads before it."""
+    steps = o.report.get("course")
+    shown = o.js("!document.querySelector('[data-tab=\"course\"]').hidden")
+    o.expect("the course is shown", shown, steps is not None)
+    if steps is None:
+        return
+    launches = [k for part in parts_of(steps) for k in range(*part["launches"])]
+    o.expect("launches of the parts", sorted(launches), list(range(o.report["kernels"])))
+    expect_that(f"{o.name}: a part waits for sizes", any(part["reads"] for part in parts_of(steps)))
+    expect_that(f"{o.name}: an If waits for its condition", any(s["kind"] == "if" and s["reads"] == ["condition"] for s in steps))
+    o.page.click_on('[data-tab="course"]')
+    o.expect("kernels in the course", o.count("#tab-course [data-group]"), o.report["kernels"])
+    o.js("document.querySelector('#tab-course [data-group=\"1\"]').click()")
+    o.expect("a click on a kernel of the course", o.js("ingotPage.selection.group"), 1)
+    o.page.click_on('[data-tab="kernels"]')
+    o.page.press("Escape")
+
+
 def check_theme(o):
     pixel = ("(() => { const c = new OffscreenCanvas(1, 1).getContext('2d'), from = ingotPage.views.after.canvas;"
              "c.drawImage(from, -2, 2 - from.height, from.width, from.height);"
@@ -206,6 +234,7 @@ def check_theme(o):
 def check_page(o, word):
     expect_that(f"{o.name}: opened in {o.seconds:.1f} s", o.seconds < SECONDS)
     check_contents(o)
+    check_course(o)
     check_no_overlap(o)
     check_search(o, word)
     check_selection(o)
@@ -249,11 +278,12 @@ def main():
         return 77
     options = ["--target", args.target, "--precision", args.precision]
     with tempfile.TemporaryDirectory() as folder:
-        made = {"hostile": onnx_file.hostile_model(), "large": onnx_file.large_model(6000)}
+        made = {"hostile": onnx_file.hostile_model(), "large": onnx_file.large_model(6000), "course": onnx_file.course_model()}
         for name, content in made.items():
             pathlib.Path(folder, f"{name}.onnx").write_bytes(content)
         models = [(args.model, options, args.word)] if args.model else [
-            (DIGITS, options, "conv"), (DIGITS, [], "relu"), (f"{folder}/hostile.onnx", options, "script"), (f"{folder}/large.onnx", options, "branch")]
+            (DIGITS, options, "conv"), (DIGITS, [], "relu"), (f"{folder}/hostile.onnx", options, "script"), (f"{folder}/large.onnx", options, "branch"),
+            (f"{folder}/course.onnx", options, "where"), (f"{folder}/course.onnx", [], "where")]
         for model, chosen, word in models:
             try:
                 page = devtools.Page(browser)

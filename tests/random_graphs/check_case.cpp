@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -138,9 +139,11 @@ std::string test_comparison(const GraphCase& c) {
     // An element that is steady to a hundredth of the output's size must not move by a twentieth of it unnoticed.
     if (std::isnan(slack) || !std::isfinite(before) || slack > 0.01 * out.scale) continue;
     const double after = before + (rng() % 2 ? 0.05 : -0.05) * out.scale;
-    is_float(out.type) ? t.set_float(at, after)
-                       : t.set_int(at, out.type == DType::Bool ? 1 - out.whole[static_cast<size_t>(at)]
-                                                               : out.whole[static_cast<size_t>(at)] + 1);
+    is_float(out.type)
+        ? t.set_float(at, after)
+        : t.set_int(at, out.type == DType::Bool ? 1 - out.whole[static_cast<size_t>(at)]
+                                                : out.whole[static_cast<size_t>(at)] +
+                                                      std::max<int64_t>(1, std::llround(0.05 * out.scale)));
     if (compare_with(t, out).equal)
       return fmt::format("element {} of {}: {} for {} went unnoticed", at, describe(out.type, out.dims), after, before);
   }

@@ -9,8 +9,10 @@
 
 #include "codegen/kernel/interpret.h"
 #include "compiler/driver/reference.h"
+#include "compiler/ops/operands.h"
 #include "compiler/ops/rows.h"
 #include "passes/passes.h"
+#include "tests/random_graphs/term_order.h"
 
 namespace ingot::testing {
 namespace {
@@ -58,6 +60,16 @@ FunctionError function_error(std::string_view name) {
   if (std::find(std::begin(kRelative), std::end(kRelative), name) != std::end(kRelative)) return {4, 0, 0};
   return {};
 }
+/// What the node combines, for orders that go out of range on the way.
+TermOrder order_of(const Graph& g, const Node& n, DType type, int64_t terms) {
+  TermOrder order{.terms = terms, .type = compute_type(type)};
+  const auto* r = n.op->lowers_as<Reduction>();
+  if (n.op->name == "CumProd" || (r && r->form(*NodeView(g, n)).combine == Combine::Product))
+    order.combine = Combine::Product;
+  order.mean = n.op->name == "ReduceMean" || n.op->name == "Mean" || n.op->name == "AveragePool";
+  if (!is_float(type)) order.terms = 0;
+  return order;
+}
 /// How many terms an element of the node sums; 0 when it sums none.
 int64_t terms_of(const Graph& g, const Node& n) {
   if (n.op->name.starts_with("Resize"))
@@ -84,6 +96,13 @@ Result<Graph> decomposed(const Graph& graph, const Sizes& sizes) {
   INGOT_TRY(decompose(g, ctx));
   g.compact();
   return g;
+}
+/// The second product of attention. Where its values are stored in 16 bits, tensor cores multiply them with weights of as many.
+bool follows_softmax(const Graph& g, const Node& n) {
+  const Node* from = n.op->name == "MatMul" ? g.producer(n.inputs[0]) : nullptr;
+  while (from && (from->op->name == "Cast" || from->op->name == "Where")) from = g.producer(from->inputs.back());
+  const Node* top = from && from->op->name == "Div" ? g.producer(from->inputs[0]) : nullptr;
+  return top && top->op->name == "Exp";
 }
 Tensor widened(const Tensor& t) {
   if (!is_float(t.type())) return t;
@@ -117,6 +136,8 @@ struct Expectation::Step {
   std::vector<bool> constant_input;
   std::vector<DType> shapes_of;
   int64_t terms = 0;
+  TermOrder order;
+  DType multiplied_as = DType::F32;  // how the first operand may be rounded on the way
   bool exact = false, is_cast = false, squares = false;
   FunctionError function;
   std::vector<TensorType> types;
@@ -128,20 +149,36 @@ struct Expectation::Pass {
   double amplitude;
   bool rounds;
   DType storage;
+  bool worst_order;
   Noise noise;
   std::map<ValueId, Tensor> values;
 
   DType stored(DType t) const { return t == DType::F32 ? storage : t; }
   Tensor* get(ValueId v) {
     if (auto it = values.find(v); it != values.end()) return &it->second;
-    return &values.emplace(v, *e.wide_.value(v).constant).first->second;
+    Tensor& t = values.emplace(v, *e.wide_.value(v).constant).first->second;
+    // Weights are stored as values are; single numbers are part of a kernel's text.
+    if (const DType type = e.types_.at(v); stored(type) != type && t.count() > 1) round_weight(t, stored(type));
+    return &t;
+  }
+  void round_weight(Tensor& t, DType kept) {
+    if (amplitude == 0 && !rounds) return;
+    Tensor rounded(t.type(), t.dims());
+    for (int64_t i = 0; i < t.count(); ++i) {
+      const double v = t.float_at(i) * (1 + noise.next() * amplitude * unit_of(kept));
+      rounded.set_float(i, rounds ? round_to_type(kept, v) : v);
+    }
+    t = std::move(rounded);
   }
   /// Sums add their terms in any order: each operand moves by what that may cost.
   Tensor moved_operand(const Tensor& t, const Step& s, size_t input) {
     Tensor out(t.type(), t.dims());
     const DType type = s.input_types[input];
     const double wide_unit = unit_of(compute_type(type)) * (1 + 0.15 * static_cast<double>(s.terms));
-    const double own = s.constant_input[input] || storage != DType::F32 ? unit_of(stored(type)) : 0;
+    const bool rounded = s.constant_input[input] || storage != DType::F32;
+    const double as_stored = rounded ? unit_of(stored(type)) : 0;
+    const double own =
+        input == 0 && s.multiplied_as != DType::F32 ? std::max(as_stored, unit_of(s.multiplied_as)) : as_stored;
     // Equal terms are rounded in the same direction, so a part of the noise is common to all.
     const double common = 1 + noise.next() * amplitude * wide_unit;
     for (int64_t i = 0; i < t.count(); ++i)
@@ -192,6 +229,8 @@ struct Expectation::Pass {
     std::vector<int64_t> sizes;
     for (Tensor* t : args) buffers.push_back(t->mutable_data()), sizes.push_back(t->count());
     INGOT_TRY(interpret(s.lowered.kernel, buffers, sizes, {}));
+    const auto results = args.begin() + static_cast<std::ptrdiff_t>(s.lowered.inputs.size());
+    if (worst_order) INGOT_TRY(apply_worst_order(s.order, s.lowered, {args.begin(), results}, {results, args.end()}));
     for (size_t i = 0; i < s.outputs.size(); ++i)
       if (amplitude > 0 || rounds) move_output(values.at(s.outputs[i]), s, i, args.empty() ? nullptr : args[0]);
     return {};
@@ -217,8 +256,13 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
   widen.type = wide;
   EditedGraph edited = INGOT_TRY(edit_graph(narrow, widen));
   e.wide_ = std::move(edited.graph);
-  std::map<ValueId, DType> types;  // of the wide graph's values, before
+  std::map<ValueId, DType>& types = e.types_;
   for (const auto& [before, after] : edited.values) types[after] = narrow.value(before).type.dtype;
+  std::map<ValueId, DType> weights;  // products with weights that may be narrowed -> their type
+  for (NodeId id : narrow.order())
+    if (const Node& n = narrow.node(id); follows_softmax(narrow, n))
+      if (const DType type = operand_type(narrow, n.inputs[1]); size_of(type) == 2)
+        weights[edited.values.at(n.outputs[0])] = type;
   for (const Tensor& t : inputs) e.inputs_.push_back(widened(t));
   for (ValueId v : narrow.outputs) e.output_types_.push_back(narrow.value(v).type.dtype);
   for (NodeId id : e.wide_.order()) {
@@ -230,6 +274,10 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
       s.input_types.push_back(types.at(v)), s.constant_input.push_back(e.wide_.value(v).constant != nullptr);
     for (ValueId v : n.outputs) s.output_types.push_back(types.at(v)), s.types.push_back(e.wide_.value(v).type);
     s.terms = terms_of(e.wide_, n);
+    s.order = order_of(e.wide_, n, s.output_types[0], s.terms);
+    if (const auto it = weights.find(n.outputs[0]); it != weights.end()) s.multiplied_as = it->second;
+    // A pool may move behind a 1x1 convolution (sink_pools), and then averages what has been rounded.
+    if (n.op->name == "AveragePool") s.multiplied_as = s.input_types[0];
     s.exact = is_exact(n), s.is_cast = n.op->name == "Cast";
     s.squares = n.op->name == "ReduceL2" || n.op->name == "LpPool";
     s.function = function_error(n.op->name);
@@ -279,7 +327,7 @@ void finish(ExpectedOutput& out) {
 }  // namespace
 
 Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o) const {
-  const std::vector<Tensor> exact = INGOT_TRY((Pass{*this, 0, false, o.storage, Noise(0), {}}.run()));
+  const std::vector<Tensor> exact = INGOT_TRY((Pass{*this, 0, false, o.storage, false, Noise(0), {}}.run()));
   std::vector<ExpectedOutput> outputs(exact.size());
   for (size_t k = 0; k < exact.size(); ++k) {
     outputs[k].type = output_types_[k];
@@ -295,6 +343,7 @@ Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o)
               sample ? o.amplitude : 0,
               sample % 2 == 0,
               o.storage,
+              sample == 2,
               Noise(o.seed * 1000 + static_cast<uint64_t>(sample)),
               {}};
     const std::vector<Tensor> got = INGOT_TRY(pass.run());

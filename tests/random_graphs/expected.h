@@ -5,10 +5,12 @@
 // factors moved into weights all change intermediate values by a few units in the last place of their types. So the f64
 // computation is repeated with every intermediate value moved at random by as much, operands of sums by more; the spread
 // that an output element shows is its own condition, and its tolerance is a small multiple of it. Cancellation,
-// large exponents and comparisons near a tie widen exactly the elements that they touch. Where the repetitions do not agree
+// large exponents and comparisons near a tie widen exactly the elements that they touch. One repetition takes the terms of
+// sums and products in the order that goes out of range, if there is one. Where the repetitions do not agree
 // on whether the element is finite (f16 values near their limit), nothing is known of it, and it is counted as such.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,7 @@ class Expectation {
   std::vector<Step> steps_;
   std::vector<Tensor> inputs_;
   std::vector<DType> output_types_;
+  std::map<ValueId, DType> types_;  // of the wide graph's values, before they were widened
 
  public:
   Expectation();

@@ -93,6 +93,7 @@ void Generator::bind_symbols() {
 
 /// Sinks, mostly; also values that others read, the same value twice, an input.
 void Generator::choose_outputs() {
+  if (pool_.empty()) pool_.push_back(input(DType::F32, {3}));  // all values so far are too large to be kept
   std::vector<ValueId> sinks, others;
   for (ValueId v : pool_)
     (graph_.value(v).users.empty() && graph_.value(v).producer.valid() ? sinks : others).push_back(v);

@@ -10,7 +10,7 @@
 //   Epilogue    e(b, m, d, acc): called for e_vector neighbouring results along d
 //   Plan        element, index, tile_m (16 rows for each warp), tile_n (keys of a step), head (columns of q and key),
 //               tile_d (columns of value), both rounded up to 16, threads, q_vector, q_raw, ..., v_raw, e_vector,
-//               nan_is_zero (the result of a row without a finite logit is 0)
+//               no_logit (the result of a row without a logit: kNoLogitNan, kNoLogitZero, kNanIsZero)
 //
 // A warp owns 16 rows of queries. Keys and values pass through two buffers each: while one is multiplied, the other fills.
 #pragma once
@@ -165,7 +165,7 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     }
     cp_async_wait<0>();
     cta_sync();
-    tile.template finish<Plan::nan_is_zero>();
+    tile.template finish<Plan::no_logit>();
 #pragma unroll
     for (int j = 0; j < Tile::kColumns; ++j)
       Results::put_fragment(shared, Tile::row(), j * 8 + Tile::column(), tile.acc + j * 4, true);

@@ -11,7 +11,7 @@
 //   Epilogue    as in contraction_boxes.cuh, n being the columns d
 //   Plan        element, index, groups (warpgroups that multiply), tile_m (64 queries for each), tile_n (keys of a step, of 16),
 //               head (columns of q and key), tile_d (columns of value), both rounded up to 16, stages, q_stages, threads, chunk,
-//               e_vector, nan_is_zero
+//               e_vector, no_logit
 #pragma once
 #include "prelude/mma_operand.cuh"
 #include "prelude/online_softmax.cuh"
@@ -225,7 +225,7 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
     wgmma_results(this->acc);
     memory.values.release();
     memory.values.advance();
-    this->template finish<Plan::nan_is_zero>();
+    this->template finish<Plan::no_logit>();
   }
   /// No query of this warpgroup is one: the others still wait for its word.
   INGOT_DEV void pass(Index steps) {
@@ -252,7 +252,7 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
       } else {
         pass(steps);
         this->clear();
-        this->template finish<Plan::nan_is_zero>();
+        this->template finish<Plan::no_logit>();
       }
       memory.queries.advance();
       store_rows<Plan>(*(const float(*)[1][Plan::tile_d / 2])this->acc, epilogue, batch,

@@ -32,11 +32,13 @@ template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32
   }
 }
 
-/// The same for any x: an infinity has no small part, and nothing is rounded up to one.
+/// The same for any x: infinities and NaN have no small part, and nothing is rounded up to one. The NaN that arithmetic makes
+/// here has all bits set: rounded, it would carry into the sign and be a zero.
 INGOT_DEV void split_tf32_carefully(u32 x, u32& big, u32& small) {
-  const u32 rounded = (x + 0x1000) & 0xffffe000;
+  const u32 magnitude = x & 0x7fffffff, rounded = (x + 0x1000) & 0xffffe000;
   big = (rounded & 0x7fffffff) >= 0x7f800000 ? x & 0xffffe000 : rounded;
-  small = (x & 0x7fffffff) == 0x7f800000 ? 0 : bits_as<u32>(bits_as<float>(x) - bits_as<float>(big));
+  if (magnitude > 0x7f800000) big = 0x7fffe000;
+  small = magnitude >= 0x7f800000 ? 0 : bits_as<u32>(bits_as<float>(x) - bits_as<float>(big));
 }
 
 template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTile<Plan> {

@@ -47,6 +47,7 @@ INGOT_DEV void mma_16832_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 /// The nearest tf32; NaN stays NaN.
 INGOT_DEV u32 round_tf32(u32 x) {
   INGOT_PTX(u32 r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(bits_as<float>(x))); return r;)
-  INGOT_HOST(return (x & 0x7f800000) == 0x7f800000 ? x : (x + 0x1000) & 0xffffe000;)
+  INGOT_HOST(if ((x & 0x7fffffff) > 0x7f800000) return 0x7fffffff;
+             return (x & 0x7f800000) == 0x7f800000 ? x : (x + 0x1000) & 0xffffe000;)
 }
 #undef MMA_BODY

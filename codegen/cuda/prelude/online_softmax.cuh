@@ -4,6 +4,8 @@
 #include "prelude/math.cuh"
 #include "prelude/warp.cuh"
 
+enum : int { kNoLogitNan, kNoLogitZero, kNanIsZero };
+
 INGOT_DEV void compiler_barrier() { INGOT_PTX(asm volatile("" ::: "memory");) }
 
 INGOT_DEV u32 pack_pair(f16, float low, float high) { return pack_f16x2(low, high); }
@@ -76,15 +78,15 @@ template <int Keys, int Columns> struct OnlineSoftmax {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = pack_pair(T{}, scores[k / 2 + i * 2], scores[k / 2 + i * 2 + 1]);
   }
-  /// The results. Of a row without a finite logit they are NaN, or zero where the model says so.
-  template <bool NanIsZero> INGOT_DEV void finish() {
+  /// The results. Of a row without a logit they are NaN, or zero where the model says so; also of one with a NaN (kNanIsZero).
+  template <int NoLogit> INGOT_DEV void finish() {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float total = sum[h];
       total += shfl_xor(total, 1);
       total += shfl_xor(total, 2);
       const float part = 1.0f / total;
-      const bool none = NanIsZero && !(total > 0);
+      const bool none = NoLogit == kNanIsZero ? !(total > 0) : NoLogit == kNoLogitZero && total == 0;
 #pragma unroll
       for (int j = 0; j < Columns / 8; ++j) {
 #pragma unroll

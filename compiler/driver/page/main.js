@@ -105,7 +105,7 @@ byId('search').addEventListener('keydown', (e) => {
 });
 
 // ---- tabs, keys, theme --------------------------------------------------------------------------------------------------
-const drawTab = {kernels: drawKernels, roofline: drawRoofline, memory: drawMemory, reasons: drawReasons};
+const drawTab = {kernels: drawKernels, roofline: drawRoofline, memory: drawMemory, reasons: drawReasons, course: drawCourse};
 function openTab(name) {
   for (const tab of document.querySelectorAll('[role="tab"]')) tab.setAttribute('aria-selected', String(tab.dataset.tab === name));
   for (const panel of document.querySelectorAll('[role="tabpanel"]')) panel.classList.toggle('open', panel.id === 'tab-' + name);
@@ -166,6 +166,7 @@ function start() {
   byId('figures').append(...figures.map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value))));
   const used = kinds.filter((kind) => report.groups.some((g, k) => kindOf(k) === kind));
   byId('legend').append(...used.map((kind) => el('span', {}, el('i', {style: `background: var(--${kind})`}), kind)));
+  document.querySelector('[data-tab="course"]').hidden = !report.course;
   setTheme(darkMedia.matches);
   arrangeModel();
   afterView.arrange(() => true);

@@ -1,5 +1,6 @@
 'use strict';
-// The table of kernels, which sorts by every column, and the table of neighbours with their reasons.
+// The table of kernels, which sorts by every column, the table of neighbours with their reasons, and the steps of a model whose
+// course is decided at run time.
 
 const totalTime = report.groups.reduce((sum, g) => sum + g.us, 0);
 const kColumns = [
@@ -61,4 +62,26 @@ function drawReasons(host, pick) {
       el('tr', {}, el('td', {}, r.producer), el('td', {}, r.consumer), el('td', {}, r.reason))))));
   host.replaceChildren(el('div', {class: 'tools'}, 'Why neighbouring kernels are two:', chooser),
     el('table', {}, el('thead', {}, el('tr', {}, ...['Writes', 'Reads', 'Reason', 'Value'].map((t) => el('th', {}, t)))), el('tbody', {}, ...rows)), others);
+}
+
+function courseStep(step, pick) {
+  const values = `${step.inputs.join(', ')} → ${step.outputs.join(', ')}`;
+  const nested = (title, steps) => el('li', {}, title, courseList(steps, pick));
+  if (step.kind === 'part') {
+    const [first, end] = step.launches;
+    const kernels = Array.from({length: end - first}, (_, k) => el('button', {type: 'button', class: 'link', 'data-group': first + k, onclick: () => pick(first + k)},
+      groupTitle(first + k)));
+    return el('li', {class: 'step'}, step.reads.length ? `The host reads ${step.reads.join(', ')}, whose elements are sizes. ` : '', `Part ${step.part}: `,
+      ...kernels.flatMap((k, i) => (i ? [', ', k] : [k])), el('span', {class: 'quiet'}, ` ${values}`));
+  }
+  const reads = [...step.reads, ...(step.kind === 'loop' ? ['the condition of each turn'] : [])].join(' and ');
+  const inner = step.kind === 'loop' ? [nested('body', step.body)] : [nested('then', step.then), nested('else', step.else)];
+  return el('li', {class: 'step'}, `${step.name}: the host reads ${reads}. `, el('span', {class: 'quiet'}, values), el('ul', {}, ...inner));
+}
+const courseList = (steps, pick) => el('ol', {}, ...steps.map((step) => courseStep(step, pick)));
+
+/** What runs when, and what the host looks at before. */
+function drawCourse(host, pick) {
+  host.replaceChildren(el('div', {class: 'tools'}, 'The model decides its course while it runs. Figures count one run of every part.'),
+    courseList(report.course || [], pick));
 }
