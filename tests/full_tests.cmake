@@ -34,6 +34,7 @@ add_test(NAME cuda_text_nvrtc COMMAND cuda_text_test "[nvrtc]" WORKING_DIRECTORY
 set_tests_properties(cuda_text_nvrtc PROPERTIES LABELS "nvrtc" TIMEOUT 900)
 target_link_libraries(cuda_text_test PRIVATE ingot_reference)
 ingot_emulation_test(faults_test emulation/faults_test.cpp)
+ingot_emulation_test(bytes_test emulation/bytes_test.cpp)
 ingot_emulation_test(tensor_core_test emulation/tensor_core_test.cpp)
 ingot_emulation_test(gpu_kernels_test gpu_kernels_test.cpp)
 set_tests_properties(gpu_kernels_test PROPERTIES LABELS "gpu" SKIP_REGULAR_EXPRESSION "skipped:")

@@ -98,11 +98,14 @@ DType element_of(MultiplyUnit unit) {
   switch (unit) {
     case MultiplyUnit::F16: return DType::F16;
     case MultiplyUnit::BF16: return DType::BF16;
+    case MultiplyUnit::Bytes: return DType::I8;
     default: return DType::F32;
   }
 }
 
 MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
+  if (c.acc.type() == DType::I32 && c.group.empty() && byte_type(c.a) && byte_type(c.b) && target.compute_capability >= 80)
+    return MultiplyUnit::Bytes;
   const auto fits = [](DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16; };
   if (c.acc.type() != DType::F32 || !fits(c.a_type) || !fits(c.b_type)) return MultiplyUnit::Simt;
   if (c.a_type == DType::F16 && c.b_type == DType::F16) return MultiplyUnit::F16;
