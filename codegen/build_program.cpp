@@ -201,13 +201,8 @@ class ProgramBuilder {
   }
   Status add_form(runtime::Instruction in, const BuiltKernel& form) {
     for (size_t d = 0; d < 3; ++d) in.grid[d] = INGOT_TRY(shape(form.grid[d]));
-    for (const BoxMap& map : form.boxes) {
-      runtime::BoxMap out{map.buffer, map.type, INGOT_TRY(shape(map.offset)), {}, {}, {map.box.begin(), map.box.end()},
-                         {map.low.begin(), map.low.end()}, {map.high.begin(), map.high.end()}, {map.steps.begin(), map.steps.end()}};
-      for (const Expr& e : map.extents) out.extents.push_back(INGOT_TRY(shape(e)));
-      for (const Expr& e : map.strides) out.strides.push_back(INGOT_TRY(shape(e)));
-      in.boxes.push_back(std::move(out));
-    }
+    for (const BoxMap& map : form.boxes)
+      in.boxes.push_back(INGOT_TRY(lower_box(map, [&](const Expr& e) { return shape(e); })));
     program_.instructions.push_back(std::move(in));
     return {};
   }
@@ -267,6 +262,22 @@ Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan)
     lowered.kernels.push_back(std::move(*k));
   }
   return lowered;
+}
+
+Result<runtime::BoxMap> lower_box(const BoxMap& map,
+                                  const std::function<Result<runtime::ShapeRef>(const Expr&)>& shape) {
+  runtime::BoxMap out{map.buffer,
+                      map.type,
+                      INGOT_TRY(shape(map.offset)),
+                      {},
+                      {},
+                      {map.box.begin(), map.box.end()},
+                      {map.low.begin(), map.low.end()},
+                      {map.high.begin(), map.high.end()},
+                      {map.steps.begin(), map.steps.end()}};
+  for (const Expr& e : map.extents) out.extents.push_back(INGOT_TRY(shape(e)));
+  for (const Expr& e : map.strides) out.strides.push_back(INGOT_TRY(shape(e)));
+  return out;
 }
 
 Result<runtime::Program> describe_interface(const Graph& graph) {

@@ -36,6 +36,10 @@ struct BuildOptions {
 Result<runtime::Program> build_program(const Graph& graph, const MemoryPlan& plan, const std::vector<ShapeRequirement>& requirements,
                                        const LoweredProgram& lowered, const KernelCompiler& compile, const BuildOptions& options);
 
+/// The tensor map with its sizes as lines of a shape program, which `shape` makes.
+Result<runtime::BoxMap> lower_box(const BoxMap& map,
+                                  const std::function<Result<runtime::ShapeRef>(const Expr&)>& shape);
+
 /// A program with the graph's inputs and outputs, and nothing that runs: what a model in parts looks like from outside. Outputs
 /// have no dims.
 Result<runtime::Program> describe_interface(const Graph& graph);

@@ -158,6 +158,10 @@ class Assigner {
     if (!only) return {};
     const Node& reader = *only;
     const size_t rank = body.value(in).type.rank();
+    // Tensor cores take bytes along k only.
+    const bool bytes = size_of(body.value(in).type.dtype) == 1 && body.value(weight).type.dtype == DType::I32;
+    if (bytes && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
+      return {1, 0};
     if (rank < 3 || reader.inputs.size() < 2 || reader.inputs[1] != weight) return {};
     if (reader.op->name == "Conv") return reads_channels_last(n, reader.inputs[0]) ? channels_last(rank) : Permutation{};
     if (reader.op->name != "DepthwiseConv" && reader.op->name != "ConvTranspose") return {};

@@ -67,6 +67,7 @@ Result<bool> fold_constants(Graph& graph, const PassContext& ctx) {
   for (NodeId id : graph.order()) {
     if (graph.node(id).dead) continue;
     const Node n = graph.node(id);
+    if (widens_bytes_of_product(graph, n, ctx)) continue;
     const Value& first = graph.value(n.outputs[0]);
     if (first.content && all_constant(*first.content) && n.outputs.size() == 1) {
       replace_output(graph, n, 0, tensor_of(first.type, *first.content));

@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kMaxNodes = 96;        // of a group: bounds the depth of its expressions
 constexpr size_t kMaxInputs = 24;       // kernel parameters
+constexpr const char* kStaysBytes = "the product behind it multiplies bytes";
 constexpr int64_t kCheapFlops = 4;      // pointwise work that a product may repeat for each of its tiles
 
 bool is_pointwise(const Node& n) { return n.op->lowers_as<Pointwise>() != nullptr; }
@@ -88,6 +89,7 @@ class Former {
   /// Why consumer n cannot join the epilogue of the group; null when it can.
   const char* epilogue_refusal(int group, NodeId id) {
     const Node& n = g_.node(id);
+    if (widens_bytes_of_product(g_, n, ctx_)) return kStaysBytes;
     if (const char* why = reads_often(g_, n)) return why;
     if (!groups_.is_free(id)) return "it is in the epilogue of another kernel already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
@@ -192,6 +194,7 @@ class Former {
   }
   const char* rows_refusal(int group, const Rows& r, NodeId id) {
     const Node& n = g_.node(id);
+    if (widens_bytes_of_product(g_, n, ctx_)) return kStaysBytes;
     if (const char* why = reads_often(g_, n)) return why;
     if (!groups_.is_free(id)) return "it belongs to another group already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";

@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/cuda_backend.h"
 #include "runtime/cuda/cuda_device.h"
+#include "tests/emulation/byte_samples.h"
 #include "tests/emulation/run_sample.h"
 
 using namespace ingot;
@@ -85,4 +86,17 @@ TEST_CASE("wide plans on a GPU agree too", "[gpu]") {
   TargetTraits tiny = gpu->traits;
   tiny.parallel_units = 1;
   for (const Sample& sample : all_samples()) check_on(*gpu, sample, tiny);
+}
+
+TEST_CASE("products of bytes on a GPU are exact", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu) return;
+  std::vector<Sample> samples = byte_samples();
+  constexpr ByteTypes kUs{DType::U8, DType::I8};
+  samples.push_back(byte_matmul(1, 390, 520, 1040, false, true, kUs, ByteResult::Bytes));
+  samples.push_back(byte_matmul(1, 130, 264, 1040, false, true, {DType::I8, DType::U8}, ByteResult::Sums));
+  for (const Sample& sample : samples) {
+    check_on(*gpu, sample, gpu->traits);
+    check_on(*gpu, sample, cuda_traits(80));  // by warps, on any chip
+  }
 }

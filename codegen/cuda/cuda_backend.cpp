@@ -72,16 +72,23 @@ Result<EmittedKernel> emit_planned(const Kernel& kernel, const TargetTraits& tar
 
 }  // namespace
 
-Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
-  Kernel folded = fold_batch(kernel);
-  std::vector<Schedule> schedules = plan_window(folded, target);
-  if (schedules.empty()) {
-    folded = with_group_rows(unroll_windows(folded));
-    schedules = plan_cuda(folded, target);
-  }
+PlannedKernel plan_kernel(const Kernel& kernel, const TargetTraits& target) {
+  PlannedKernel planned{fold_batch(kernel), {}};
+  planned.forms = plan_window(planned.kernel, target);
+  if (!planned.forms.empty()) return planned;
+  planned.kernel = with_group_rows(unroll_windows(planned.kernel));
+  planned.forms = plan_cuda(planned.kernel, target);
+  return planned;
+}
+
+Result<std::vector<EmittedKernel>> emit_forms(const PlannedKernel& planned, const TargetTraits& target) {
   std::vector<EmittedKernel> forms;
-  for (const Schedule& s : schedules) forms.push_back(INGOT_TRY(emit_planned(folded, target, s)));
+  for (const Schedule& s : planned.forms) forms.push_back(INGOT_TRY(emit_planned(planned.kernel, target, s)));
   return forms;
+}
+
+Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetTraits& target) {
+  return emit_forms(plan_kernel(kernel, target), target);
 }
 
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule) {

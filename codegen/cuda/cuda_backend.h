@@ -16,6 +16,13 @@ namespace ingot {
 /// Plans and prints. Kernel::name is the stem of the name ("conv_add_relu"); the result's name has the content's hash. Several
 /// forms where the sizes are known at run time only: launched one after the other, all but one have nothing to do.
 Result<std::vector<EmittedKernel>> emit_cuda(const Kernel& kernel, const TargetTraits& target);
+/// A kernel as the backend works on it, and its forms.
+struct PlannedKernel {
+  Kernel kernel;
+  std::vector<Schedule> forms;
+};
+PlannedKernel plan_kernel(const Kernel& kernel, const TargetTraits& target);
+Result<std::vector<EmittedKernel>> emit_forms(const PlannedKernel& planned, const TargetTraits& target);
 /// Prints with a given schedule (an override, a tuning candidate).
 Result<EmittedKernel> emit_cuda(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule);
 

@@ -52,15 +52,20 @@ constexpr MmaTile kBoxCandidates[] = {
     boxes(128, 64, 64, 64, true),    boxes(64, 256, 64, 128, true),
 };
 
-int step_of(const MmaTile& x, int element) { return x.warpgroups ? 128 / element : (element == 2 ? 32 : 16) * x.k_warps; }
+int step_of(const MmaTile& x, int element) {
+  return x.warpgroups ? 128 / element : (element == 1 ? 64 : element == 2 ? 32 : 16) * x.k_warps;
+}
 
 bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
   x.k = step_of(x, p.element);
   if (p.together > x.m) return false;
+  const bool turns = p.element == 1 && !(p.a_along_k && p.b_along_k);  // by way of registers: no long steps
+  if (turns && (x.warpgroups || x.k_warps > 1)) return false;
   if (p.together > 1 && x.boxes && (x.warp_m != 64 || x.warp_n != x.n)) return false;  // a team has all rows at once
   if (x.warpgroups) {
     // Operands that are not along k lie in panels of 64.
-    if (machine.group_multiplies == 0 || (p.element != 2 && !x.boxes) || (!p.b_along_k && x.warp_n % 64 != 0)) return false;
+    const bool in_panels = !p.b_along_k && p.element == 2;
+    if (machine.group_multiplies == 0 || (p.element == 4 && !x.boxes) || (in_panels && x.warp_n % 64 != 0)) return false;
     if (x.boxes && p.a_changes && x.warp_m != 64) return false;  // registers: two steps of A
     if (x.boxes) {
       const bool along_k = p.a_along_k && p.b_along_k;
@@ -75,7 +80,7 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
 }
 
 int row_bytes(bool along_k, int tile, int tile_k, int element) {
-  return along_k ? tile * (tile_k * element + 16) : tile_k * (tile * element + (element == 2 ? 16 : 32));
+  return along_k || element == 1 ? tile * (tile_k * element + 16) : tile_k * (tile * element + (element == 2 ? 16 : 32));
 }
 
 }  // namespace
@@ -118,9 +123,10 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   const int cc = target.compute_capability;
   // What mma.sync reaches; consumer chips have half the units of a data-centre one.
   const double f16 = cc == 80 || cc == 90 || cc == 100 ? 1000 : 500;
-  m.multiplies = unit == MultiplyUnit::Tf32x3 ? f16 / 6 : unit == MultiplyUnit::Tf32 ? f16 / 2 : f16;
+  m.multiplies = unit == MultiplyUnit::Bytes ? f16 * 2 : unit == MultiplyUnit::Tf32x3 ? f16 / 6 : unit == MultiplyUnit::Tf32 ? f16 / 2 : f16;
   const bool narrow = unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16;
-  m.group_multiplies = cc == 90 && narrow ? 1800 : cc == 90 && unit == MultiplyUnit::Tf32 ? 900 : 0;
+  if (unit == MultiplyUnit::Bytes) m.group_multiplies = cc == 90 ? 3400 : 0;
+  else m.group_multiplies = cc == 90 && narrow ? 1800 : cc == 90 && unit == MultiplyUnit::Tf32 ? 900 : 0;
   m.shared_limit = target.shared_bytes;
   m.clusters = cc >= 90;
   return m;

@@ -23,7 +23,10 @@ struct RawAccess {
   int buffer = 0;
   Expr index, guard;  // guard: invalid when there is none
 };
+/// An `element` of I8 stands for bytes of either sign.
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
+/// I8 or U8, where every value of this expression of type I32 is one: a byte that is widened, or a number.
+std::optional<DType> byte_type(const Expr& value);
 /// A guard as what it asks of one axis, to be less than a number, and the rest of it (invalid: nothing). Of no axis, null, it
 /// asks nothing.
 struct AxisGuard {

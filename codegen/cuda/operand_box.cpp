@@ -104,7 +104,8 @@ bool takes_boxes(const Kernel& kernel, DType element) {
   if (operand_window(kernel, element)) return d.a_along_k && d.b_along_k && window_weights(kernel, element).has_value();
   const auto a = arriving_a(kernel, element);
   const auto b = operand_box(kernel, c.b, c.n, element);
-  return a && b && a->box.along_k == d.a_along_k && b->along_k == d.b_along_k;
+  const bool turns = size_of(element) == 2;  // wgmma transposes 16-bit operands only
+  return a && b && a->box.along_k == d.a_along_k && b->along_k == d.b_along_k && (turns || (a->box.along_k && b->along_k));
 }
 
 static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) {

@@ -48,18 +48,48 @@ OperandView view_of(const Contract& c, const Expr& value) {
   return {simplify(substitute(value, bindings)), {{var, extent}}};
 }
 
+namespace {
+
+bool is_byte(DType t) { return t == DType::I8 || t == DType::U8; }
+
+/// False when there is something in e that is no byte. `found`: the type of the bytes; `low`, `high`: of the numbers.
+bool collect_bytes(const Expr& e, std::optional<DType>& found, int64_t& low, int64_t& high) {
+  if (e.op() == ExprOp::Select) return collect_bytes(e.arg(1), found, low, high) && collect_bytes(e.arg(2), found, low, high);
+  if (const auto number = e.as_int()) {
+    low = std::min(low, *number);
+    high = std::max(high, *number);
+    return true;
+  }
+  if (e.op() != ExprOp::Cast || !is_byte(e.arg(0).type()) || (found && *found != e.arg(0).type())) return false;
+  found = e.arg(0).type();
+  return true;
+}
+
+}  // namespace
+
+std::optional<DType> byte_type(const Expr& value) {
+  std::optional<DType> found;
+  int64_t low = 0, high = 0;
+  if (value.type() != DType::I32 || !collect_bytes(value, found, low, high) || !found) return std::nullopt;
+  const bool fits = *found == DType::U8 ? low >= 0 && high <= 255 : low >= -128 && high <= 127;
+  return fits ? found : std::nullopt;
+}
+
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element) {
   RawAccess access;
   const Expr* load = &value;
+  const bool bytes = element == DType::I8;
   for (; load->op() == ExprOp::Select; load = &load->arg(1)) {
     if (!load->arg(2).is_const(0) || has_load(load->arg(0))) return std::nullopt;
     access.guard = access.guard.valid() ? logical_and(access.guard, load->arg(0)) : load->arg(0);
   }
+  if (bytes && load->op() == ExprOp::Cast && byte_type(*load)) load = &load->arg(0);
   if (load->op() != ExprOp::Load || has_load(load->arg(0))) return std::nullopt;
   access.buffer = load->buffer();
   access.index = load->arg(0);
   if (access.buffer >= static_cast<int>(kernel.buffers.size())) return std::nullopt;
-  if (kernel.buffers[static_cast<size_t>(access.buffer)].type != element) return std::nullopt;
+  const DType stored = kernel.buffers[static_cast<size_t>(access.buffer)].type;
+  if (bytes ? !is_byte(stored) : stored != element) return std::nullopt;
   bool changes = false;
   each_access(kernel.body, [&](int buffer, const Expr&, bool store) { changes |= store && buffer == access.buffer; });
   return changes ? std::nullopt : std::optional(access);

@@ -8,6 +8,7 @@
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
 
 namespace ingot {
 namespace {
@@ -80,21 +81,28 @@ void box_details(AttentionDetails& d, const MmaTile& t, int shared_bytes) {
   if (box_bytes(d, two) > shared_bytes / d.blocks_per_sm - 1024) d.q_stages = 1;
 }
 
-/// The best tile whose operands arrive as boxes; m = 0: there is none.
-MmaTile choose_boxes(const Kernel& kernel, const TargetTraits& target, AttentionDetails d) {
+struct RankedTile {
+  MmaTile tile;
+  double cycles;
+};
+/// The tiles whose operands arrive as boxes, with extents where the dims are known.
+std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& target, AttentionDetails d,
+                                   const DimValues& at) {
   const Attend& a = *kernel.attend();
+  const auto count = [&](const std::vector<Axis>& axes) {
+    const Expr total = total_of(axes);
+    return static_cast<double>(evaluate_int(total, at).value_or(estimate(total, 512)));
+  };
+  std::vector<RankedTile> tiles;
   AttentionProblem p{};
-  p.m = static_cast<double>(estimate(total_of(a.m), 512));
-  p.n = static_cast<double>(estimate(total_of(a.n), 512));
-  p.batch = static_cast<double>(estimate(total_of(a.batch), 512));
+  p.m = count(a.m);
+  p.n = count(a.n);
+  p.batch = count(a.batch);
   p.head = d.head;
   p.columns = d.columns;
   const bool scaled = scale_alone(a.score, a.dot).has_value();
   p.work = 5.0 + (scaled ? 0 : static_cast<double>(count_flops(a.score)));
   const char* forced = std::getenv("INGOT_TILE");
-  MmaTile best;
-  best.m = 0;
-  double least = 0;
   for (int groups = 1; groups <= 4; ++groups) {
     for (int n = 64; n <= 208; n += 16) {
       MmaTile t{.m = groups * 64, .n = n, .k = d.head, .warp_m = 64, .warp_n = n, .warpgroups = true, .boxes = true};
@@ -109,31 +117,30 @@ MmaTile choose_boxes(const Kernel& kernel, const TargetTraits& target, Attention
       }
       if (box_bytes(d, t) > limit) --t.stages;
       const double cycles = estimated_cycles(p, target, t, blocks_of(t));
-      if (taken) return t;
-      if (best.m == 0 || cycles < least) {
-        best = t;
-        least = cycles;
-      }
+      if (taken) return {{t, cycles}};
+      tiles.push_back({t, cycles});
     }
   }
-  return best;
+  return tiles;
 }
 
-/// The best tile of mma.sync.
-MmaTile choose_warps(const AttentionDetails& d, int size, int limit) {
+/// The tiles of mma.sync that fit, the best first.
+std::vector<MmaTile> rank_warps(const AttentionDetails& d, int size, int limit) {
+  std::vector<MmaTile> tiles;
   constexpr std::pair<int, int> kTiles[] = {{64, 64}, {64, 32}, {32, 32}, {16, 32}, {16, 16}};
   MmaTile t;
   for (const auto& [m, n] : kTiles) {
     t = {.m = m, .n = n, .k = d.head, .warp_m = 16, .warp_n = n, .stages = 2};
     const bool crowded = (d.columns > 128 || size == 4) && n > 32;  // registers
-    if (!crowded && shared_bytes(d, t, size) <= limit) break;
+    if (!crowded && shared_bytes(d, t, size) <= limit) tiles.push_back(t);
   }
-  return t;
+  if (tiles.empty()) tiles.push_back(t);
+  return tiles;
 }
 
 }  // namespace
 
-Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
+std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
   const Attend& t = *kernel.attend();
   Schedule s;
   s.kind = Schedule::Kind::Attention;
@@ -146,18 +153,30 @@ Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
   const bool many = estimate(total_of(t.m), 512) > 16;  // a warpgroup has 64 queries
-  s.tile.m = 0;
+  std::vector<RankedPlan> plans;
   if (target.compute_capability == 90 && size == 2 && many && d.columns <= 256 &&
-      attention_rows(kernel, element_of(s.unit)))
-    s.tile = choose_boxes(kernel, target, d);
-  if (s.tile.boxes) {
-    s.threads = s.tile.threads();
-    s.most_blocks = target.parallel_units * blocks_of(s.tile);
-  } else {
-    s.tile = choose_warps(d, size, target.shared_bytes);
-    s.threads = s.tile.m / 16 * 32;
+      attention_rows(kernel, element_of(s.unit))) {
+    for (const RankedTile& x : rank_boxes(kernel, target, d, at)) {
+      s.tile = x.tile;
+      s.threads = s.tile.threads();
+      s.most_blocks = target.parallel_units * blocks_of(s.tile);
+      plans.push_back({s, x.cycles});
+    }
   }
-  return s;
+  if (!plans.empty()) return plans;
+  for (const MmaTile& tile : rank_warps(d, size, target.shared_bytes)) {
+    s.tile = tile;
+    s.threads = s.tile.m / 16 * 32;
+    plans.push_back({s, static_cast<double>(plans.size())});
+  }
+  return plans;
+}
+
+Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
+  const std::vector<RankedPlan> plans = rank_attention(kernel, target, {});
+  return std::min_element(plans.begin(), plans.end(),
+                          [](const RankedPlan& a, const RankedPlan& b) { return a.cycles < b.cycles; })
+      ->schedule;
 }
 
 AttentionDetails attention_details(const Kernel& kernel, const Schedule& s) {

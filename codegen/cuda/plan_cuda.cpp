@@ -278,6 +278,7 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
     launch.shared_bytes = attention_details(kernel, s).shared_bytes;
     const Expr tiles = ceil_div(total_of(t.m), Expr(s.tile.m)), batches = total_of(t.batch);
     launch.grid[0] = simplify(s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles);
+    launch.grid[0] = in_form(launch.grid[0], s, total_of(t.m) * total_of(t.d) * batches);
     if (!s.tile.boxes) launch.grid[2] = simplify(min(batches, Expr(65535)));
     return launch;
   }
@@ -305,12 +306,12 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
     return launch;
   }
   if (!d.skinny) {
-    launch.grid[0] = simplify(ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n)));
+    launch.grid[0] = in_form(ceil_div(m, Expr(s.tile_m)) * ceil_div(n, Expr(s.tile_n)), s, m * n * batches);
     return launch;
   }
   const bool along_k = d.thin_is_m ? d.b_along_k : d.a_along_k;
   const int columns = along_k ? d.columns * (s.threads / 32 / s.split_k) : 32 * s.vector;
-  launch.grid[0] = simplify(ceil_div(d.thin_is_m ? n : m, Expr(columns)));
+  launch.grid[0] = in_form(ceil_div(d.thin_is_m ? n : m, Expr(columns)), s, m * n * batches);
   return launch;
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "codegen/backend.h"
 #include "codegen/cuda/operand_access.h"
@@ -19,6 +20,20 @@
 namespace ingot {
 
 constexpr int kThinLimit = 8;
+
+/// Dims by name.
+using DimValues = std::unordered_map<std::string, int64_t>;
+/// A plan that fits, and what it is expected to take: cycles, or another number that only orders plans of one kernel.
+struct RankedPlan {
+  Schedule schedule;
+  double cycles = 0;
+};
+/// All plans that fit, in no order, for these dims: what tuning_candidates.h chooses from. plan_… takes the least.
+std::vector<RankedPlan> rank_window(const Kernel& kernel, const TargetTraits& target, const DimValues& at);
+std::vector<RankedPlan> rank_tiles(const Kernel& kernel, const TargetTraits& target, const DimValues& at);
+std::vector<RankedPlan> rank_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule,
+                                 const DimValues& at);
+std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits& target, const DimValues& at);
 
 /// A kernel of sliding windows that computes several neighbouring outputs for each of its points, or the same kernel.
 Kernel unroll_windows(const Kernel& kernel);

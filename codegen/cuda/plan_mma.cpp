@@ -108,11 +108,14 @@ DType element_of(MultiplyUnit unit) {
   switch (unit) {
     case MultiplyUnit::F16: return DType::F16;
     case MultiplyUnit::BF16: return DType::BF16;
+    case MultiplyUnit::Bytes: return DType::I8;
     default: return DType::F32;
   }
 }
 
 MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
+  if (c.acc.type() == DType::I32 && c.group.empty() && byte_type(c.a) && byte_type(c.b) && target.compute_capability >= 80)
+    return MultiplyUnit::Bytes;
   const auto fits = [](DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16; };
   if (c.acc.type() != DType::F32 || !fits(c.a_type) || !fits(c.b_type)) return MultiplyUnit::Simt;
   if (c.a_type == DType::F16 && c.b_type == DType::F16) return MultiplyUnit::F16;
@@ -169,20 +172,24 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
 
 namespace {
 
-/// The product of the extents where each dim has the given value, or what is nearest to it in its range.
-double count_at(const Kernel& kernel, const std::vector<Axis>& axes, int64_t dim) {
-  std::unordered_map<std::string, int64_t> values;
-  for (const Expr& d : kernel.dims) values[d.name()] = std::clamp(dim, d.low(), d.high());
+/// The product of the extents.
+double count_at(const std::vector<Axis>& axes, const DimValues& at) {
   const Expr total = total_of(axes);
-  return static_cast<double>(std::max<int64_t>(evaluate_int(total, values).value_or(estimate(total, kGuess)), 1));
+  return static_cast<double>(std::max<int64_t>(evaluate_int(total, at).value_or(estimate(total, kGuess)), 1));
 }
 
-void set_extents(MmaProblem& p, const Kernel& kernel, int64_t dim) {
+void set_extents(MmaProblem& p, const Kernel& kernel, const DimValues& at) {
   const Contract& c = *kernel.contract();
-  p.m = count_at(kernel, c.m, dim);
-  p.n = count_at(kernel, c.n, dim);
-  p.k = count_at(kernel, c.k, dim);
-  p.batch = count_at(kernel, c.batch, dim);
+  p.m = count_at(c.m, at);
+  p.n = count_at(c.n, at);
+  p.k = count_at(c.k, at);
+  p.batch = count_at(c.batch, at);
+}
+/// Where each dim has the given value, or what is nearest to it in its range.
+void set_extents(MmaProblem& p, const Kernel& kernel, int64_t dim) {
+  DimValues values;
+  for (const Expr& d : kernel.dims) values[d.name()] = std::clamp(dim, d.low(), d.high());
+  set_extents(p, kernel, values);
 }
 
 struct Choice {
@@ -190,18 +197,24 @@ struct Choice {
   int cluster = 1;
   double cycles = 0;  // 0: none
 };
-Choice choose(const MmaProblem& p, const MmaMachine& machine) {
-  Choice best;
+/// The candidates, in their order.
+std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
+  std::vector<Choice> choices;
   for (const MmaTile& x : mma_candidates(p, machine)) {
     for (int cluster = 1; cluster <= (machine.clusters && !x.boxes && x.m * x.n <= kMostShared ? 8 : 1); cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;
       if (cluster > 1 && (tiles * cluster > 0.97 * machine.sms || p.k < cluster * 2.0 * step)) break;
-      const double cycles = estimated_cycles(p, machine, x, cluster);
-      if (best.cycles == 0 || cycles < best.cycles) best = {x, cluster, cycles};
+      choices.push_back({x, cluster, estimated_cycles(p, machine, x, cluster)});
     }
   }
+  return choices;
+}
+Choice choose(const MmaProblem& p, const MmaMachine& machine) {
+  Choice best;
+  for (const Choice& x : choices_of(p, machine))
+    if (best.cycles == 0 || x.cycles < best.cycles) best = x;
   best.tile = completed(p, machine, best.tile, best.cluster);
   return best;
 }
@@ -256,11 +269,9 @@ std::vector<Schedule> plan_forms(const Kernel& kernel, const MmaMachine& machine
 
 bool is_known(const std::vector<Axis>& axes) { return total_of(axes).as_int().has_value(); }
 
-}  // namespace
-
-std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& s) {
+/// All but the extents.
+MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   const Contract& c = *kernel.contract();
-  const MmaMachine machine = mma_machine(target, s.unit);
   const TileDetails d = tile_details(kernel, s);
   MmaProblem p;
   p.element = static_cast<int>(size_of(element_of(s.unit)));
@@ -281,11 +292,9 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   p.boxes = takes_boxes(kernel, element_of(s.unit));
   if (p.boxes) p.staging = staging_of(staged_results(kernel));
   if (p.boxes && load_to_change(kernel, element_of(s.unit)).valid()) p.a_changes = true;
-  if (machine.group_multiplies > 0) {
-    if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {
-      p.rows = true;
-      p.a_changes = rows->a.prologue;
-    }
+  if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {
+    p.rows = true;
+    p.a_changes = rows->a.prologue;
   }
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t step = 128 / p.element;
@@ -294,6 +303,28 @@ std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target,
   else p.partial_steps = reaches_behind(total_of(c.k).as_int().value_or(step));
   if (window) p.box_k = static_cast<double>(window->taps() * ((window->channels + step - 1) / step * step));
   if (window) p.reuse = std::max(1.0, static_cast<double>(window->taps()) / static_cast<double>(window->h.step * window->w.step));
+  return p;
+}
+
+}  // namespace
+
+std::vector<RankedPlan> rank_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& s,
+                                 const DimValues& at) {
+  const MmaMachine machine = mma_machine(target, s.unit);
+  MmaProblem p = problem_of(kernel, s);
+  set_extents(p, kernel, at);
+  std::vector<RankedPlan> plans;
+  for (Choice& x : choices_of(p, machine)) {
+    x.tile = completed(p, machine, x.tile, x.cluster);
+    plans.push_back({with(s, x, machine), x.cycles});
+  }
+  return plans;
+}
+
+std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& s) {
+  const Contract& c = *kernel.contract();
+  const MmaMachine machine = mma_machine(target, s.unit);
+  MmaProblem p = problem_of(kernel, s);
   if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_forms(kernel, machine, p, s);
   set_extents(p, kernel, kLargeDim);
   return {with(s, choose(p, machine), machine)};

@@ -87,6 +87,59 @@ Body as_body(const Expr& value) {
   return body;
 }
 
+/// Tiles of plain arithmetic.
+static std::vector<RankedPlan> rank_plain(const Kernel& kernel, const TargetTraits& target, Schedule s,
+                                          const DimValues& at) {
+  const Contract& c = *kernel.contract();
+  const auto count = [&](const std::vector<Axis>& axes, int64_t guess) {
+    const Expr total = total_of(axes);
+    return static_cast<double>(evaluate_int(total, at).value_or(estimate(total, guess)));
+  };
+  const double m = count(c.m, kGuess), n = count(c.n, kGuess), batch = count(c.batch, 16);
+  std::vector<RankedPlan> plans;
+  for (const Candidate& x : kCandidates) {
+    if (accumulator_bytes(c) == 8 && x.thread_m * x.thread_n > 32) continue;  // registers
+    if (target.compute_capability < 80 && x.thread_m * x.thread_n > 32) continue;  // they do not suffice there
+    const double tiles = std::ceil(m / x.tile_m) * std::ceil(n / x.tile_n) * batch;
+    const double waves = std::ceil(tiles / target.parallel_units);
+    s.tile_m = x.tile_m;
+    s.tile_n = x.tile_n;
+    s.thread_m = x.thread_m;
+    s.thread_n = x.thread_n;
+    s.threads = s.tile_m / s.thread_m * (s.tile_n / s.thread_n);
+    s.tile_k = 16;
+    s.stages = 2;
+    plans.push_back({s, waves * x.tile_m * x.tile_n / x.efficiency});
+  }
+  return plans;
+}
+
+/// The schedule of a skinny product, and beside it those with fewer and more warps that share a sum.
+static std::vector<RankedPlan> rank_skinny(const Kernel& kernel, const TargetTraits& target, Schedule s) {
+  const Contract& c = *kernel.contract();
+  plan_skinny(kernel, c, target, s);
+  std::vector<RankedPlan> plans{{s, 0}};
+  const TileDetails d = tile_details(kernel, s);
+  const auto k = total_of(c.k).as_int();
+  if (!k || !(d.thin_is_m ? d.b_along_k : d.a_along_k)) return plans;  // all warps share
+  for (int split = 1; split <= 8; split *= 2) {
+    Schedule other = s;
+    other.split_k = split;
+    if (split != s.split_k && *k >= int64_t{split} * 32 * s.vector)
+      plans.push_back({other, 1.0 + std::abs(split - s.split_k)});
+  }
+  return plans;
+}
+
+std::vector<RankedPlan> rank_tiles(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
+  const Contract& c = *kernel.contract();
+  Schedule s;
+  s.kind = Schedule::Kind::Tiles;
+  if (c.group.empty() && (is_thin(c.m) || is_thin(c.n))) return rank_skinny(kernel, target, s);
+  s.unit = multiply_unit(c, target);
+  return s.unit == MultiplyUnit::Simt ? rank_plain(kernel, target, s, at) : rank_mma(kernel, target, s, at);
+}
+
 std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& target) {
   const Contract& c = *kernel.contract();
   Schedule s;
@@ -97,27 +150,10 @@ std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& targe
   }
   s.unit = multiply_unit(c, target);
   if (s.unit != MultiplyUnit::Simt) return plan_mma(kernel, target, s);
-  const auto m = static_cast<double>(estimate(total_of(c.m), kGuess)),
-             n = static_cast<double>(estimate(total_of(c.n), kGuess));
-  const auto batch = static_cast<double>(estimate(total_of(c.batch), 16));
-  double best = 0;
-  for (const Candidate& x : kCandidates) {
-    if (accumulator_bytes(c) == 8 && x.thread_m * x.thread_n > 32) continue;  // registers
-    if (target.compute_capability < 80 && x.thread_m * x.thread_n > 32) continue;  // they do not suffice there
-    const double tiles = std::ceil(m / x.tile_m) * std::ceil(n / x.tile_n) * batch;
-    const double waves = std::ceil(tiles / target.parallel_units);
-    const double cost = waves * x.tile_m * x.tile_n / x.efficiency;
-    if (best != 0 && cost >= best) continue;
-    best = cost;
-    s.tile_m = x.tile_m;
-    s.tile_n = x.tile_n;
-    s.thread_m = x.thread_m;
-    s.thread_n = x.thread_n;
-  }
-  s.threads = s.tile_m / s.thread_m * (s.tile_n / s.thread_n);
-  s.tile_k = 16;
-  s.stages = 2;
-  return {s};
+  RankedPlan best;
+  for (const RankedPlan& x : rank_plain(kernel, target, s, {}))
+    if (best.cycles == 0 || x.cycles < best.cycles) best = x;
+  return {best.schedule};
 }
 
 TileDetails tile_details(const Kernel& kernel, const Schedule& s) {

@@ -105,10 +105,9 @@ int64_t outer_at(const WindowForm& w, int64_t dim) {
   return n;
 }
 
-Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, int64_t outer, int widest) {
-  Schedule best;
-  best.vector = 0;
-  double least = 0;
+std::vector<RankedPlan> plans_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, int64_t outer,
+                                 int widest) {
+  std::vector<RankedPlan> plans;
   for (int vector = 2; vector <= widest; vector *= 2) {
     for (int rows : kSides) {
       for (int columns : kSides) {
@@ -117,23 +116,42 @@ Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
         if (w.y.taps * w.x.taps * rows * columns * vector > kMostSums) continue;
         if (rows_read(w.y, rows) * rows_read(w.x, columns) * w.x.taps * rows * vector > kMostTurns) continue;
         const Schedule s = window_schedule(vector, rows, columns, blocks_of(kernel, w, vector, rows, columns));
-        const double cycles = cycles_of(w, target, s, outer);
-        if (best.vector != 0 && cycles >= least) continue;
-        best = s;
-        least = cycles;
+        plans.push_back({s, cycles_of(w, target, s, outer)});
       }
     }
   }
-  return best;
+  return plans;
+}
+Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, int64_t outer, int widest) {
+  RankedPlan best;
+  best.schedule.vector = 0;
+  for (const RankedPlan& x : plans_of(kernel, w, target, outer, widest))
+    if (best.schedule.vector == 0 || x.cycles < best.cycles) best = x;
+  return best.schedule;
+}
+
+/// The widest vector of channels, where the kernel can have a form of its own.
+int widest_channels(const Kernel& kernel, const WindowForm& w) {
+  if (!w.channels.extent.as_int()) return 0;
+  const int widest = widest_vector(kernel, kernel.body, w.channels.var, w.channels.extent, 4);
+  return widest >= 2 && loads_vectors(w, widest) ? widest : 0;
 }
 
 }  // namespace
 
+std::vector<RankedPlan> rank_window(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
+  const auto w = window_form(kernel);
+  const int widest = w ? widest_channels(kernel, *w) : 0;
+  if (widest == 0) return {};
+  int64_t outer = 1;
+  for (const Axis& a : w->outer) outer *= evaluate_int(a.extent, at).value_or(estimate(a.extent, kMany));
+  return plans_of(kernel, *w, target, outer, widest);
+}
+
 std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& target) {
   const auto w = window_form(kernel);
-  if (!w || !w->channels.extent.as_int()) return {};
-  const int widest = widest_vector(kernel, kernel.body, w->channels.var, w->channels.extent, 4);
-  if (widest < 2 || !loads_vectors(*w, widest)) return {};
+  const int widest = w ? widest_channels(kernel, *w) : 0;
+  if (widest == 0) return {};
   if (const auto forced = forced_window()) {
     const auto divides = [](int part, int64_t all) { return part > 0 && all % part == 0; };
     const bool fits =

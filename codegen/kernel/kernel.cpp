@@ -62,6 +62,7 @@ const char* name_of(MultiplyUnit unit) {
     case MultiplyUnit::BF16: return "bf16";
     case MultiplyUnit::Tf32x3: return "tf32x3";
     case MultiplyUnit::Tf32: return "tf32";
+    case MultiplyUnit::Bytes: return "bytes";
   }
   return "?";
 }

@@ -33,6 +33,7 @@ std::function<Outcome()> add_check(CLI::App& app);
 std::function<Outcome()> add_opt(CLI::App& app);
 std::function<Outcome()> add_test(CLI::App& app);
 std::function<Outcome()> add_cache(CLI::App& app);
+std::function<Outcome()> add_measure(CLI::App& app);
 std::function<Outcome()> add_ops(CLI::App& app);
 std::function<Outcome()> add_devices(CLI::App& app);
 
@@ -45,6 +46,17 @@ struct CommonOptions {
   void add(CLI::App& app);
   Result<CompileOptions> to_compile() const;
 };
+/// Options of the verbs that tune: --tune, --tune-at, --tune-device.
+struct TuneOptions {
+  double seconds = -1;
+  std::vector<std::string> at;
+  std::string device = "cuda:0";
+  void add(CLI::App& app);
+  Status apply(CompileOptions& options) const;
+};
+/// A line for each kernel that was measured at some sizes, and a summary.
+void print_tuning(const std::vector<TunedKernel>& tuned);
+
 /// "name=file" or "file" (by position) -> tensors for the bindings; missing ones are seeded random when `fill` is set.
 Result<std::vector<Tensor>> read_inputs(const std::vector<runtime::Binding>& bindings, const runtime::Program& program,
                                         const std::vector<std::string>& specs, bool fill, int64_t batch, uint64_t seed);

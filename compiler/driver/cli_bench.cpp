@@ -20,6 +20,7 @@ double now_ms() { return std::chrono::duration<double, std::milli>(std::chrono::
 
 struct BenchArgs {
   CommonOptions common;
+  TuneOptions tune;
   std::string model, device, io = "run", graph = "on", csv, trace;
   std::vector<std::string> inputs;
   int64_t batch = 1;
@@ -173,7 +174,13 @@ void print_bench(const nlohmann::json& j, const std::string& io) {
 
 Outcome run_bench(const BenchArgs& a) {
   const double load_start = now_ms();
-  const Model m = INGOT_TRY(Model::load(a.model, a.device, INGOT_TRY(a.common.to_compile())));
+  CompileOptions options = INGOT_TRY(a.common.to_compile());
+  INGOT_TRY(a.tune.apply(options));
+  if (a.tune.at.empty()) options.tune_at = {{a.batch, {}}};
+  if (options.tune_seconds && a.model.ends_with(".ingot"))
+    return invalid("--tune plans kernels of a model; those of an .ingot file are compiled");
+  if (a.device.rfind("cuda:", 0) == 0 && a.tune.device == "cuda:0") options.tune_device = a.device;
+  const Model m = INGOT_TRY(Model::load(a.model, a.device, options));
   const double load_ms = now_ms() - load_start;
   const bool want_profile = a.profile || !a.csv.empty() || !a.trace.empty();
   if (!m.engine() && (a.find_batch || want_profile || a.io != "run"))
@@ -200,6 +207,7 @@ Outcome run_bench(const BenchArgs& a) {
     return 0;
   }
   print_bench(j, a.io);
+  if (m.compilation()) print_tuning(m.compilation()->tuned);
   if (a.profile) print_profile(profile, m.traits());
   return 0;
 }
@@ -224,6 +232,7 @@ std::function<Outcome()> add_bench(CLI::App& app) {
   app.add_option("--trace", a->trace, "writes the profile for chrome://tracing to this file");
   app.add_flag("--json", a->json, "one JSON object");
   a->common.add(app);
+  a->tune.add(app);
   return [a] { return run_bench(*a); };
 }
 

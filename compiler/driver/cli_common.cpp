@@ -110,7 +110,7 @@ Result<std::vector<Tensor>> read_inputs(const std::vector<runtime::Binding>& bin
 
 void show_progress(const std::string& what, size_t done, size_t total) {
   if (!isatty(2)) return;
-  std::fprintf(stderr, "\r%s %zu/%zu%s", what.c_str(), done, total, done == total ? "\n" : "");
+  std::fprintf(stderr, "\r%s %zu/%zu\033[K%s", what.c_str(), done, total, done == total ? "\n" : "");
 }
 
 std::string human_bytes(double b) {

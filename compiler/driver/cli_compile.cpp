@@ -9,9 +9,10 @@
 #include <sstream>
 
 #include "compiler/driver/cli.h"
-#include "compiler/driver/targets.h"
-#include "compiler/driver/refit.h"
 #include "compiler/driver/reference.h"
+#include "compiler/driver/refit.h"
+#include "compiler/driver/targets.h"
+#include "compiler/driver/tuning.h"
 #include "compiler/ir/text.h"
 #include "compiler/ops/registry.h"
 #include "compiler/support/hash.h"
@@ -37,7 +38,17 @@ std::string notes_of(const std::vector<Compilation>& all, const std::string& mod
   for (const Compilation& c : all) {
     nlohmann::json reasons = nlohmann::json::array();
     for (const Refusal& r : c.refusals) reasons.push_back({r.producer, r.consumer, r.reason});
-    j["programs"].push_back({{"target", c.program.target}, {"kernels", steps_of(c.program)}, {"refusals", reasons}});
+    nlohmann::json program{{"target", c.program.target}, {"kernels", steps_of(c.program)}, {"refusals", reasons}};
+    for (const TunedKernel& t : c.tuned)
+      program["tuned"].push_back({{"kernel", t.kernel},
+                                  {"at", t.at},
+                                  {"plan", t.plan},
+                                  {"us", t.us},
+                                  {"default_plan", t.default_plan},
+                                  {"default_us", t.default_us},
+                                  {"measured", t.measured},
+                                  {"dropped", t.dropped}});
+    j["programs"].push_back(std::move(program));
   }
   return j.dump();
 }
@@ -63,6 +74,7 @@ uint64_t weight_bytes(const std::vector<Compilation>& all) {
 
 struct CompileArgs {
   CommonOptions common;
+  TuneOptions tune;
   std::string model, output;
   std::vector<std::string> targets{"cpu"};
   bool explain = false, no_ptx = false, no_refit = false;
@@ -86,6 +98,8 @@ Outcome run_compile(const CompileArgs& a) {
   INGOT_TRY(target_groups(a.targets));
   o.targets = a.no_ptx ? a.targets : with_ptx(a.targets);
   o.lanes = a.streams;
+  INGOT_TRY(a.tune.apply(o));
+  if (o.tune_seconds) INGOT_TRY(check_tuning_target(o));
   const std::vector<Compilation> all = INGOT_TRY(compile_for_targets(a.model, o));
   runtime::EngineFile file;
   for (const Compilation& c : all) file.programs.push_back(std::make_shared<const runtime::Program>(c.program));
@@ -94,7 +108,10 @@ Outcome run_compile(const CompileArgs& a) {
   INGOT_TRY(runtime::save_engine(file, a.output));
   fmt::print("{}: {} nodes in the model; weights {}, file {}\n", a.output, all[0].model_nodes, human_bytes(static_cast<double>(weight_bytes(all))),
              human_bytes(static_cast<double>(std::filesystem::file_size(a.output))));
-  for (const Compilation& c : all) print_compilation(c);
+  for (const Compilation& c : all) {
+    print_compilation(c);
+    print_tuning(c.tuned);
+  }
   const auto& fixed = all[0].import.overridable;
   if (!fixed.empty()) fmt::print("  note: {} initialisers that a caller could override are constants here: \"{}\"{}\n", fixed.size(), fixed[0].name, fixed.size() > 1 ? " and so on" : "");
   if (a.explain)
@@ -171,6 +188,7 @@ std::function<Outcome()> add_compile(CLI::App& app) {
   app.add_option("--streams", a->streams, "GPUs: streams that independent branches may use")->check(CLI::Range(1, runtime::kMaxLanes));
   app.add_flag("--explain", a->explain, "why neighbouring groups are apart");
   a->common.add(app);
+  a->tune.add(app);
   return [a] { return run_compile(*a); };
 }
 

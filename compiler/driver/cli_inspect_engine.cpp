@@ -119,6 +119,21 @@ nlohmann::json to_json(const std::string& path, const runtime::EngineFile& file)
   return j;
 }
 
+/// The plans that were measured when the file was made.
+void print_measurements(const nlohmann::json& notes) {
+  if (!notes.is_object()) return;
+  for (const auto& program : notes.value("programs", nlohmann::json::array())) {
+    if (!program.is_object() || !program.contains("tuned")) continue;
+    fmt::print("  plans by measurement, for {}:\n", program.value("target", "?"));
+    std::vector<TunedKernel> tuned;
+    for (const auto& t : program["tuned"])
+      tuned.push_back({t.value("kernel", "?"), t.value("at", ""), t.value("plan", ""), t.value("default_plan", ""),
+                       t.value("us", 0.0), t.value("default_us", 0.0), t.value("measured", size_t{0}), false,
+                       t.value("dropped", std::vector<std::string>{})});
+    print_tuning(tuned);
+  }
+}
+
 }  // namespace
 
 Outcome inspect_engine(const std::string& path, bool json) {
@@ -146,6 +161,7 @@ Outcome inspect_engine(const std::string& path, bool json) {
     for (const auto& in : p->instructions)
       if (in.kernel >= 0) fmt::print("    {}\n", p->kernels[static_cast<size_t>(in.kernel)].name);
   }
+  print_measurements(notes);
   for (const Place& p : places_of(file))
     fmt::print("  {} {}: {}\n", p.runs.empty() ? "does not run on" : "runs on", p.device, p.runs.empty() ? p.why_not : p.runs);
   return 0;

@@ -15,6 +15,7 @@ constexpr ingot::cli::Verb kVerbs[] = {
     {"opt", "print the graph between passes; reads .onnx or the graph's text", ingot::cli::add_opt},
     {"test", "run folders of ONNX test data", ingot::cli::add_test},
     {"cache", "the store of compiled kernels: stats, verify, clear, explain", ingot::cli::add_cache},
+    {"measure", "", ingot::cli::add_measure},  // the process in which --tune measures; not for people
     {"ops", "the table of supported operators", ingot::cli::add_ops},
     {"devices", "GPUs, driver, NVRTC, and what each can run", ingot::cli::add_devices},
 };
@@ -28,6 +29,7 @@ int ingot::cli::run_command_line(int argc, char** argv) {
   std::vector<std::pair<CLI::App*, std::function<ingot::cli::Outcome()>>> verbs;
   for (const auto& v : kVerbs) {
     CLI::App* sub = app.add_subcommand(v.name, v.what);
+    if (!*v.what) sub->group("");
     verbs.emplace_back(sub, v.add(*sub));
   }
   try {

@@ -8,6 +8,7 @@
 
 #include "compiler/driver/session.h"
 #include "compiler/driver/targets.h"
+#include "compiler/driver/tuning.h"
 #include "compiler/support/hash.h"
 
 namespace ingot {
@@ -38,7 +39,13 @@ Result<Compilation> compile_model(const std::string& path, const CompileOptions&
   const auto start = std::chrono::steady_clock::now();
   const TargetTraits traits = INGOT_TRY(traits_for(o));
   const auto store = std::make_shared<runtime::Store>();
-  const KernelCompiler compiler = INGOT_TRY(kernel_compiler(o.targets, traits, store));
+  std::shared_ptr<const TunedPlans> plans;
+  if (o.tune_seconds && traits.kind == TargetKind::Cuda) {
+    Tuning tuning = INGOT_TRY(tune_model(c, o, traits, *store));
+    c.tuned = std::move(tuning.tuned);
+    plans = std::make_shared<const TunedPlans>(std::move(tuning.plans));
+  }
+  const KernelCompiler compiler = INGOT_TRY(kernel_compiler(o.targets, traits, store, plans));
   BuildOptions build;
   build.threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (o.progress) build.progress = [&](size_t done, size_t total) { o.progress("kernels", done, total); };

@@ -18,6 +18,16 @@
 
 namespace ingot {
 
+/// What tuning found out about a kernel at some sizes.
+struct TunedKernel {
+  std::string kernel, at;              // its stem; "N=64"
+  std::string plan, default_plan;      // the same where nothing was faster by more than noise
+  double us = 0, default_us = 0;
+  size_t measured = 0;                 // candidates that ran, the default among them
+  bool from_store = false;
+  std::vector<std::string> dropped;    // candidates that failed, and how
+};
+
 /// Everything a compilation knows; what inspection, checks and the engine file are made from.
 struct Compilation {
   ImportReport import;
@@ -29,6 +39,7 @@ struct Compilation {
   std::vector<PassTrace> passes;
   std::vector<Refusal> refusals;
   runtime::Program program;          // empty when only lowered
+  std::vector<TunedKernel> tuned;
   /// Of a model whose course is decided at run time (compiler/driver/partition.h): `graph` is then the imported one, and
   /// `program` holds the programs of the parts.
   std::vector<Compilation> parts;

@@ -75,7 +75,8 @@ int32_t tensor_cost(const Schedule& s) {
   switch (s.unit) {
     case MultiplyUnit::Simt: return 0;
     case MultiplyUnit::F16:
-    case MultiplyUnit::BF16: return 1;
+    case MultiplyUnit::BF16:
+    case MultiplyUnit::Bytes: return 1;  // half of that: the roof is drawn too low
     case MultiplyUnit::Tf32: return 2;
     case MultiplyUnit::Tf32x3: return 6;
   }
@@ -96,6 +97,8 @@ BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
   return built;
 }
 
+}  // namespace
+
 Result<BuiltKernel> build_cuda(const Kernel& kernel, const EmittedKernel& emitted, const std::vector<std::string>& targets, runtime::Store* store) {
   BuiltKernel built = name_cuda(kernel, emitted);
   auto version = nvrtc_version();
@@ -113,8 +116,6 @@ Result<BuiltKernel> build_cuda(const Kernel& kernel, const EmittedKernel& emitte
   }
   return built;
 }
-
-}  // namespace
 
 Result<TargetTraits> traits_of(const std::vector<std::string>& targets) {
   if (targets.empty()) return invalid("no target given");
@@ -171,12 +172,16 @@ std::vector<std::string> with_ptx(std::vector<std::string> targets) {
   return targets;
 }
 
-Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store) {
+Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits,
+                                       std::shared_ptr<runtime::Store> store, std::shared_ptr<const TunedPlans> tuned) {
   if (traits.kind == TargetKind::Cpu) return KernelCompiler([=](const Kernel& k) { return build_cpu(k, traits, store.get()); });
   if (targets != std::vector<std::string>{kSourceTarget}) INGOT_TRY(nvrtc_version());
   return KernelCompiler([=](const Kernel& k) -> Result<std::vector<BuiltKernel>> {
+    const auto plans = tuned ? tuned->find(to_string(k)) : TunedPlans::const_iterator();
+    const auto emitted =
+        INGOT_TRY(tuned && plans != tuned->end() ? emit_forms(plans->second, traits) : emit_cuda(k, traits));
     std::vector<BuiltKernel> forms;
-    for (const EmittedKernel& e : INGOT_TRY(emit_cuda(k, traits))) forms.push_back(INGOT_TRY(build_cuda(k, e, targets, store.get())));
+    for (const EmittedKernel& e : emitted) forms.push_back(INGOT_TRY(build_cuda(k, e, targets, store.get())));
     return forms;
   });
 }

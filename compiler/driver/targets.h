@@ -1,6 +1,9 @@
 // Target names -> traits, and the backend of each.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "codegen/build_program.h"
 #include "compiler/driver/options.h"
 #include "compiler/support/target_traits.h"
@@ -21,8 +24,17 @@ Result<std::vector<std::vector<std::string>>> target_groups(std::vector<std::str
 /// only, and of each one before a target that is.
 std::vector<std::string> with_ptx(std::vector<std::string> targets);
 
+struct EmittedKernel;
+struct PlannedKernel;
+/// Forms in place of the planner's, by the kernel's text (tuning.h).
+using TunedPlans = std::map<std::string, PlannedKernel>;
 /// The kernel compiler of the targets, going through the store.
-Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits, std::shared_ptr<runtime::Store> store);
+Result<KernelCompiler> kernel_compiler(const std::vector<std::string>& targets, const TargetTraits& traits,
+                                       std::shared_ptr<runtime::Store> store,
+                                       std::shared_ptr<const TunedPlans> tuned = nullptr);
+/// One form, compiled through the store.
+Result<BuiltKernel> build_cuda(const Kernel& kernel, const EmittedKernel& emitted,
+                               const std::vector<std::string>& targets, runtime::Store* store);
 /// The places of a kernel's binaries in the store: all that decides them, by name.
 struct NamedKey {
   std::string kernel;

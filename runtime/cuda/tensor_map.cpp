@@ -10,6 +10,8 @@ namespace {
 
 Result<TensorMapType> type_of(DType type) {
   switch (type) {
+    case DType::I8:
+    case DType::U8: return TensorMapType::U8;
     case DType::F16: return TensorMapType::F16;
     case DType::BF16: return TensorMapType::BF16;
     case DType::F32: return TensorMapType::TF32;

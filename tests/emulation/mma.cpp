@@ -5,6 +5,9 @@
 
 namespace ingot::emulation {
 
+/// Bytes are of type 3, and 1 more where A, 2 more where B has no sign.
+static float byte_value(u32 bits, bool has_no_sign) { return has_no_sign ? (float)(u8)bits : (float)(signed char)bits; }
+
 extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
   HERE();
   Warp& w = *me().warp;
@@ -13,7 +16,8 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
   w.ptr[l] = a;
   w.slot[l] = (u64)(size_t)b;
   if (!collective(6)) return;
-  const int K = type == 2 ? 8 : type == 3 ? 32 : 16;
+  const bool bytes = type >= 3, no_sign_a = bytes && ((type - 3) & 1), no_sign_b = bytes && ((type - 3) & 2);
+  const int K = type == 2 ? 8 : bytes ? 32 : 16;
   float A[16][32], B[32][8];
   for (u32 i = 0; i < 32; ++i) {
     const u32 g = i / 4, t = i % 4;
@@ -22,8 +26,8 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
     for (u32 q = 0; q < 4; ++q) {
       const u32 row = g + (q & 1) * 8, hi = q >> 1;
       if (type == 2) A[row][t + 4 * hi] = tf32_value(pa[q]);
-      else if (type == 3)
-        for (u32 e = 0; e < 4; ++e) A[row][4 * t + 16 * hi + e] = (float)(signed char)(pa[q] >> 8 * e);
+      else if (bytes)
+        for (u32 e = 0; e < 4; ++e) A[row][4 * t + 16 * hi + e] = byte_value(pa[q] >> 8 * e, no_sign_a);
       else
         for (u32 e = 0; e < 2; ++e) {
           const u16 v = (u16)(pa[q] >> 16 * e);
@@ -32,8 +36,8 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
     }
     for (u32 q = 0; q < 2; ++q) {
       if (type == 2) B[t + 4 * q][g] = tf32_value(pb[q]);
-      else if (type == 3)
-        for (u32 e = 0; e < 4; ++e) B[4 * t + 16 * q + e][g] = (float)(signed char)(pb[q] >> 8 * e);
+      else if (bytes)
+        for (u32 e = 0; e < 4; ++e) B[4 * t + 16 * q + e][g] = byte_value(pb[q] >> 8 * e, no_sign_b);
       else
         for (u32 e = 0; e < 2; ++e) {
           const u16 v = (u16)(pb[q] >> 16 * e);
@@ -45,8 +49,8 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
     for (u32 q = 0; q < 4; ++q) {
       const u32 row = i / 4 + (q >> 1) * 8, col = i % 4 * 2 + (q & 1);
       float s = 0;
-      for (int k = 0; k < K; ++k) s += A[row][k] * B[k][col];  // s8: at most 32*128*128 = 2^19, exact
-      if (type == 3) ((int*)w.dst[i])[q] += (int)s;
+      for (int k = 0; k < K; ++k) s += A[row][k] * B[k][col];  // bytes: at most 32*255*255 < 2^24, exact
+      if (bytes) ((u32*)w.dst[i])[q] += (u32)(int)s;  // wraps
       else ((float*)w.dst[i])[q] += s;
     }
   collective_finish();

@@ -30,6 +30,8 @@ void fill(Tensor& t, std::mt19937_64& random) {
       t.set_float(i, std::uniform_real_distribution<double>(-1, 1)(random));
     } else if (t.type() == DType::Bool) {
       t.set_int(i, static_cast<int64_t>(random() % 2));
+    } else if (t.type() == DType::I8 || t.type() == DType::U8) {
+      t.set_int(i, static_cast<int64_t>(random() % 256) - (t.type() == DType::I8 ? 128 : 0));
     } else {
       t.set_int(i, static_cast<int64_t>(random() % 23) - (index_like ? 11 : 9));
     }

@@ -10,8 +10,8 @@ namespace ingot::emulation {
 constexpr u32 kPoison = 0x7fa0dead;  // a signalling NaN: any arithmetic on it changes its bits
 static void execute(Warp& w, WgOp& o) {
   Cta& c = *w.cta;
-  alignas(64) float a[16 * 16];
-  const int K = o.type == 2 ? 8 : 16;
+  alignas(64) float a[32 * 16];
+  const int K = k_of(o.type);
   std::vector<u16> ca;
   if (o.from_regs) {
     for (u32 l = 0; l < 32; ++l)
@@ -24,8 +24,8 @@ static void execute(Warp& w, WgOp& o) {
             a[((q >> 1) * 8 + l % 4 * 2 + h) * 16 + row] = o.type ? bf16_value(e) : kHalf[e];
           }
       }
-  } else decode(c, o.da, o.type, o.ta, w.idx % 4 * 16, 16, a, 16, ca);
-  Panel& p = panel_of(c, o.db, o.n, o.type, o.tb);
+  } else decode(c, o.da, type_of_a(o.type), o.ta, w.idx % 4 * 16, 16, a, 16, ca);
+  Panel& p = panel_of(c, o.db, o.n, type_of_b(o.type), o.tb);
   for (u16 k : ca) {
     check_async_read(c, k, w.vc, "wgmma operand A");
     ++c.sh->pend[k];
@@ -37,7 +37,16 @@ static void execute(Warp& w, WgOp& o) {
     o.chunk[o.chunks++] = k;
   }
   if (!o.scale_d) std::memset(o.acc->tile, 0, sizeof(float) * 16 * o.n);
-  multiply(o.acc->tile, o.n, a, p.v, K);
+  if (is_bytes(o.type)) {
+    std::vector<float> sums(static_cast<size_t>(16 * o.n));  // of 32 products, exact
+    multiply(sums.data(), o.n, a, p.v, K);
+    for (int i = 0; i < 16 * o.n; ++i) {
+      const u32 sum = __builtin_bit_cast(u32, o.acc->tile[i]) + (u32)(int)sums[static_cast<size_t>(i)];  // wraps
+      std::memcpy(&o.acc->tile[i], &sum, 4);
+    }
+  } else {
+    multiply(o.acc->tile, o.n, a, p.v, K);
+  }
   ++rt.res.wgmmas;
 }
 static void retire(Warp& w, WgOp& o) {
@@ -146,7 +155,7 @@ extern "C" void emu_wgmma(float* d, int n, int type, u64 da, const u32* a, u64 d
   Warp& w = *f.warp;
   const u32 k = f.wg_ops++;
   const WgSig mine{da, db, n, type, scale_d != 0};
-  if (n % 8 || n > 256 || (type == 2 && (ta || tb))) {
+  if (n % 8 || n > 256 || (type >= 2 && (ta || tb)) || (is_bytes(type) && a)) {
     fault("bad-wgmma", "n %d type %d", n, type);
     die();
   }

@@ -9,9 +9,15 @@ extern const float* const kHalf;  // the value of every binary16 pattern
 inline float bf16_value(u16 v) { return __builtin_bit_cast(float, (u32)v << 16); }
 inline float tf32_value(u32 v) { return __builtin_bit_cast(float, v & ~0x1fffu); }
 
+/// Bytes are of type 3, and 1 more where A, 2 more where B has no sign.
+inline bool is_bytes(int type) { return type >= 3; }
+inline int type_of_a(int type) { return is_bytes(type) ? 3 + ((type - 3) & 1) : type; }
+inline int type_of_b(int type) { return is_bytes(type) ? 3 + (((type - 3) >> 1) & 1) : type; }
+inline int k_of(int type) { return type == 2 ? 8 : is_bytes(type) ? 32 : 16; }
+
 /// Decodes rows [first, first + rows) of a wgmma operand into out[k][stride]; lists the 16-byte chunks that it used.
 void decode(Cta& c, u64 desc, int type, int mn_major, u32 first, u32 rows, float* out, u32 stride,
-            std::vector<u16>& chunks);
+            std::vector<u16>& chunks);  // type: of that operand
 
 /// A decoded B operand; the four warps, and the warpgroups of a cooperative tile, read the same one.
 struct Panel {
@@ -19,7 +25,7 @@ struct Panel {
   Cta* cta = nullptr;
   int n = 0, type = 0, mn = 0;
   std::vector<u16> chunks;
-  alignas(64) float v[16 * 256];
+  alignas(64) float v[32 * 256];
 };
 Panel& panel_of(Cta& c, u64 desc, int n, int type, int mn);
 

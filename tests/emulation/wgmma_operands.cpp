@@ -41,6 +41,7 @@ static float elem(int type, const u8* p, u32 i) {
     std::memcpy(&v, p + 4 * i, 4);
     return tf32_value(v);
   }
+  if (is_bytes(type)) return type == 3 ? (float)(signed char)p[i] : (float)p[i];
   u16 v;
   std::memcpy(&v, p + 2 * i, 2);
   return type == 1 ? bf16_value(v) : kHalf[v];
@@ -49,7 +50,7 @@ static float elem(int type, const u8* p, u32 i) {
 void decode(Cta& c, u64 desc, int type, int mn, u32 r0, u32 rows, float* out, u32 ld, std::vector<u16>& chunks) {
   const Desc x = parse(desc);
   const u8* mem = c.sh->mem.p;
-  const u32 per = type == 2 ? 4 : 8, K = type == 2 ? 8 : 16;
+  const u32 K = (u32)k_of(type), per = K / 2;
   auto at = [&](u32 a) -> const u8* {
     const u32 p = phys(x, a);
     if (!in_shared(c, p, 16, "wgmma operand")) die();

@@ -9,7 +9,8 @@
 //                 computed: a(out, side, depth): their values. They are k + i (along k) or m + i (along m)
 //   PrologueB   the same for n
 //   Epilogue    e(b, m, n, acc): called for e_vector neighbouring results along n (or m: out_along_m)
-//   Plan        element (float: three tf32 products with f32 accuracy; f16; bf16), index (int or i64), tile_m, tile_n,
+//   Plan        element (float: three tf32 products with f32 accuracy; f16; bf16; i8: exact sums of bytes in 32 bits, with
+//               a_unsigned and b_unsigned), index (int or i64), tile_m, tile_n,
 //               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
 //               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k,
 //               b_along_k (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector,
@@ -52,7 +53,8 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
   // Three tf32 products make a NaN of an infinite operand (inf * 0 in a mixed term). A tile whose sums are not all finite
   // is computed once more, with such terms left out.
   static constexpr bool kSingle = Plan::single, kHasCareful = kStep == 8 && !kSingle;
-  float acc[kM][kN][4];
+  typedef typename MmaTraits<T>::sum Sum;
+  Sum acc[kM][kN][4];
   bool careful = false;
 
   static INGOT_DEV int warp_m() { return threadIdx.x / 32 % kWarpsM * Plan::warp_m; }
@@ -146,6 +148,9 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       constexpr int kGroup = kSteps % 2 == 0 && kM * kN > 8 ? 2 : 1;
 #pragma unroll(kM * kN > 8 ? kSteps / kGroup : 1)
       for (int s = 0; s < kSteps; s += kGroup) multiply_tf32<kGroup>(stage_a, stage_b, warp_k() * kPart + s * kStep);
+    } else if constexpr (kStep == 32) {
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) multiply_bytes(stage_a, stage_b, warp_k() * kPart + s * kStep);
     } else {
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) multiply_16bit(stage_a, stage_b, warp_k() * kPart + s * kStep);
@@ -160,6 +165,17 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       OperandA::load16(a, stage_a, warp_m() + i * 16, k);
 #pragma unroll
       for (int j = 0; j < kN; ++j) mma_16816<MmaTraits<T>::type>(acc[i][j], a, b[j]);
+    }
+  }
+  INGOT_DEV void multiply_bytes(u32 stage_a, u32 stage_b, int k) {
+    u32 b[kN][2];
+    load_b(b, stage_b, k);
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      u32 a[4];
+      OperandA::load16(a, stage_a, warp_m() + i * 16, k);
+#pragma unroll
+      for (int j = 0; j < kN; ++j) mma_16832<mma_type<Plan>()>(acc[i][j], a, b[j]);
     }
   }
   /// `Group` steps along k. Tensor cores truncate their sums: only this much is added up there, and the rest by

@@ -14,16 +14,16 @@ template <class Plan> struct ResultTile {
   static constexpr int kRow = (kLong + (Plan::out_along_m ? 4 : 8)) * 4;
 
   /// Adds N results from (m, n) on, along the rows, to what is there; the first of those that share a tile starts.
-  template <int N> static INGOT_DEV void put(u32 shared, int m, int n, const float* values, bool first) {
+  template <int N, class V> static INGOT_DEV void put(u32 shared, int m, int n, const V* values, bool first) {
     const u32 at = shared + (Plan::out_along_m ? n : m) * kRow + (Plan::out_along_m ? m : n) * 4;
-    Vec<float, N> v = {};
-    if (!first) v = lds<Vec<float, N>>(at);
+    Vec<V, N> v = {};
+    if (!first) v = lds<Vec<V, N>>(at);
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] += values[i];
     sts(at, v);
   }
   /// The same for what a thread holds of 16x8 results from (m, n) on: pairs along n, the second one eight rows down.
-  static INGOT_DEV void put_fragment(u32 shared, int m, int n, const float* values, bool first) {
+  template <class V> static INGOT_DEV void put_fragment(u32 shared, int m, int n, const V* values, bool first) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (Plan::out_along_m) {
@@ -34,7 +34,7 @@ template <class Plan> struct ResultTile {
       }
     }
   }
-  template <class Epilogue>
+  template <class V = float, class Epilogue>
   INGOT_DEV void finish(const Epilogue& epilogue, Index batch, Index m0, Index n0, Index m_end, Index n_end,
                         u32 shared) {
     constexpr int kVector = Plan::e_vector, kAcross = kLong / kVector, kPartRows = kShort / Plan::cluster_k;
@@ -55,7 +55,7 @@ template <class Plan> struct ResultTile {
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
         if (m[j] >= m_end || n[j] >= n_end) continue;
-        float values[kVector];
+        V values[kVector];
         gather(values, shared + (first + (i + j * Plan::threads) / kAcross) * kRow + (i + j * Plan::threads) % kAcross * kVector * 4);
         epilogue(batch, m[j], n[j], values, in[j]);
       }
@@ -100,17 +100,17 @@ template <class Plan> struct ResultTile {
       epilogue(batch, m, n, values, in);
     }
   }
-  template <int N> static INGOT_DEV void gather(float (&values)[N], u32 at) {
+  template <class V, int N> static INGOT_DEV void gather(V (&values)[N], u32 at) {
     constexpr int kGroup = N < 4 ? N : 4;
 #pragma unroll
     for (int g = 0; g < N; g += kGroup) {
-      Vec<float, kGroup> sum = {};
+      Vec<V, kGroup> sum = {};
       if constexpr (Plan::cluster_k == 1) {
-        sum = lds<Vec<float, kGroup>>(at + g * 4);
+        sum = lds<Vec<V, kGroup>>(at + g * 4);
       } else {
 #pragma unroll
         for (int rank = 0; rank < Plan::cluster_k; ++rank) {
-          const Vec<float, kGroup> part = lds_cluster<kGroup>(at + g * 4, rank);
+          const auto part = bits_as<Vec<V, kGroup>>(lds_cluster<kGroup>(at + g * 4, rank));
 #pragma unroll
           for (int i = 0; i < kGroup; ++i) sum[i] += part[i];
         }
@@ -214,7 +214,7 @@ INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const E
     }
     if constexpr (Plan::cluster_k > 1) cluster_sync();
     if constexpr (Plan::together > 1) tile.finish_groups(epilogue, batch, m0, n0, m_end, n_end, shared);
-    else tile.finish(epilogue, batch, m0, n0, m_end, n_end, shared);
+    else tile.template finish<typename Tile::Sum>(epilogue, batch, m0, n0, m_end, n_end, shared);
     if constexpr (Plan::cluster_k > 1) cluster_sync();
     else cta_sync();
   }

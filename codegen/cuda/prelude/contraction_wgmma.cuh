@@ -1,4 +1,4 @@
-// The main loop of a matrix product by warpgroups (wgmma, sm_90a), 16-bit operands. Functors and plan are those of
+// The main loop of a matrix product by warpgroups (wgmma, sm_90a), 16-bit operands and bytes. Functors and plan are those of
 // contraction_mma.cuh, with two differences: warp_m (a multiple of 64) and warp_n are the tile of a warpgroup, and
 // `overlap` keeps one product in flight while the next stage is waited for, at the price of one stage of the ring.
 #pragma once
@@ -9,6 +9,7 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
   typedef typename Plan::index Index;
   typedef ResultTile<Plan> Results;
   typedef WgmmaProduct<Plan> Product;
+  typedef typename Product::Sum Sum;
   static_assert(Product::kGroupsM * Product::kGroupsN * 128 == Plan::threads, "the tile does not divide among the warpgroups");
   static_assert(Plan::k_warps == 1, "warpgroups do not share k");
   static constexpr bool kHasCareful = false;

@@ -4,6 +4,8 @@
 #include "prelude/types.cuh"
 
 enum { kF16 = 0, kBF16 = 1, kTF32 = 2 };  // element types of the tensor-core functions
+/// Bytes: kS8, and what an operand without a sign adds.
+enum { kS8 = 3, kUnsignedA = 1, kUnsignedB = 2 };
 
 INGOT_DEV void ldmatrix4(u32 a, u32 (&r)[4]) {
   INGOT_PTX(asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]),
@@ -41,8 +43,12 @@ INGOT_DEV void mma_16816(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { 
 INGOT_DEV void mma_1688_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   INGOT_PTX(MMA_BODY("m16n8k8.row.col.f32.tf32.tf32.f32", "+f");) INGOT_HOST(emu_mma(kTF32, d, a, b);)
 }
-INGOT_DEV void mma_16832_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-  INGOT_PTX(MMA_BODY("m16n8k32.row.col.s32.s8.s8.s32", "+r");) INGOT_HOST(emu_mma(3, d, a, b);)
+template <int Type> INGOT_DEV void mma_16832(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {  // bytes; sums wrap
+  INGOT_PTX(if constexpr (Type == kS8) MMA_BODY("m16n8k32.row.col.s32.s8.s8.s32", "+r");
+            else if constexpr (Type == kS8 + kUnsignedA) MMA_BODY("m16n8k32.row.col.s32.u8.s8.s32", "+r");
+            else if constexpr (Type == kS8 + kUnsignedB) MMA_BODY("m16n8k32.row.col.s32.s8.u8.s32", "+r");
+            else MMA_BODY("m16n8k32.row.col.s32.u8.u8.s32", "+r");)
+  INGOT_HOST(emu_mma(Type, d, a, b);)
 }
 /// The nearest tf32; NaN stays NaN.
 INGOT_DEV u32 round_tf32(u32 x) {

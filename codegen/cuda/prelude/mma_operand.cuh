@@ -5,19 +5,28 @@
 #include "prelude/mma.cuh"
 
 template <class T> struct MmaTraits;
-template <> struct MmaTraits<f16> { static constexpr int type = kF16, k = 16; };
-template <> struct MmaTraits<bf16> { static constexpr int type = kBF16, k = 16; };
-template <> struct MmaTraits<float> { static constexpr int type = kTF32, k = 8; };
+template <> struct MmaTraits<f16> { static constexpr int type = kF16, k = 16; typedef float sum; };
+template <> struct MmaTraits<bf16> { static constexpr int type = kBF16, k = 16; typedef float sum; };
+template <> struct MmaTraits<float> { static constexpr int type = kTF32, k = 8; typedef float sum; };
+template <> struct MmaTraits<i8> { static constexpr int type = kS8, k = 32; typedef int sum; };
+/// What an instruction takes the operands of a plan as: bytes may be without a sign.
+template <class Plan> constexpr int mma_type() {
+  if constexpr (sizeof(typename Plan::element) > 1) return MmaTraits<typename Plan::element>::type;
+  else return kS8 + (Plan::a_unsigned ? kUnsignedA : 0) + (Plan::b_unsigned ? kUnsignedB : 0);
+}
 
 INGOT_DEV void set_element(float& to, float value) { to = value; }
 INGOT_DEV void set_element(f16& to, float value) { to = to_f16(value); }
 INGOT_DEV void set_element(bf16& to, float value) { to = to_bf16(value); }
+INGOT_DEV void set_element(i8& to, int value) { to = (i8)value; }  // of either sign: the bits are the same
 
 /// How many elements of a vector are there: all or none, or as many as the functor says.
 template <int Vector> INGOT_DEV int elements_of(bool inside) { return inside ? Vector : 0; }
 template <int Vector> INGOT_DEV int elements_of(int there) { return there; }
 
 /// One operand: a thread's share of its tile, the way into shared memory, and the way from there into registers.
+/// Bytes lie along k in shared memory, whatever their direction in memory: the matrix loads transpose pairs of bytes only. Where
+/// they do not lie along k there, a thread fetches four rows, and turns them into words.
 /// `Swizzled`: in the form that wgmma reads, 128-byte rows whose 16-byte chunks are permuted; an operand that is not
 /// along k lies in panels of 64 columns.
 template <class Plan, class Prologue, int Tile, bool AlongK, int Vector, bool Raw, bool Table, bool Swizzled = false>
@@ -26,13 +35,16 @@ struct MmaOperand {
   typedef typename Plan::index Index;
   static constexpr int kSize = sizeof(T);
   // Rows start 4 words apart modulo 32 where 16 bytes are read at a time, and 8 words where single words are.
-  static constexpr int kPad = Swizzled ? 0 : AlongK || kSize == 2 ? 16 : 32;
-  static constexpr int kLong = AlongK ? Plan::tile_k : Tile, kRows = AlongK ? Tile : Plan::tile_k;
-  static constexpr int kRow = kLong * kSize + kPad, kBytes = kRows * kRow;
+  static constexpr bool kTurned = kSize == 1 && !AlongK, kRowsAlongK = AlongK || kTurned;
+  static constexpr int kPad = Swizzled ? 0 : kRowsAlongK || kSize == 2 ? 16 : 32;
+  static constexpr int kUnit = kTurned ? 4 : 1;  // rows that a thread has at a time
+  static constexpr int kLong = AlongK ? Plan::tile_k : Tile, kRows = AlongK ? Tile : Plan::tile_k / kUnit;
+  static constexpr int kRow = (kRowsAlongK ? Plan::tile_k : Tile) * kSize + kPad;
+  static constexpr int kBytes = (kRowsAlongK ? Tile : Plan::tile_k) * kRow;
   static_assert(!Swizzled || kRow % 128 == 0, "a row is no multiple of the panel");
   static constexpr int kAcross = kLong / Vector, kTotal = kRows * kAcross;
   static constexpr int kVectors = (kTotal + Plan::threads - 1) / Plan::threads;
-  static constexpr bool kAsync = Raw && Vector * kSize >= 4, kWhole = kTotal % Plan::threads == 0;
+  static constexpr bool kAsync = Raw && Vector * kSize >= 4 && !kTurned, kWhole = kTotal % Plan::threads == 0;
   // The depths of the stages on their way, computed by one thread each.
   typedef typename Prologue::Depth Depth;
   static constexpr bool kTable = Table && !AlongK;
@@ -43,7 +55,7 @@ struct MmaOperand {
   static_assert(kLong % Vector == 0, "a row of the tile is no multiple of the vector");
   typename Prologue::Side side[kSides];
   bool inside[kSides];
-  T staged[kAsync ? 1 : kVectors][Vector];
+  T staged[kAsync ? 1 : kVectors * kUnit][Vector];
 
   // Whole rows at a time, as a rule: then a thread stays in its column, and its rows are a constant apart.
   static constexpr bool kRowwise = Plan::threads % kAcross == 0;
@@ -54,11 +66,12 @@ struct MmaOperand {
   static INGOT_DEV int column_of(int j) {
     return (kRowwise ? (int)(threadIdx.x % kAcross) : (int)(threadIdx.x + j * Plan::threads) % kAcross) * Vector;
   }
-  static INGOT_DEV int k_of(int j) { return AlongK ? column_of(j) : row_of(j); }
+  static INGOT_DEV int k_of(int j, int u = 0) { return AlongK ? column_of(j) : row_of(j) * kUnit + u; }
   static INGOT_DEV bool mine(int j) { return kWhole || threadIdx.x + j * Plan::threads < kTotal; }
   static INGOT_DEV u32 place_of(int j, int ahead = 0) {
-    const int r = row_of(j), byte = (column_of(j) + ahead) * kSize;
+    const int along = column_of(j) + ahead, r = kTurned ? along : row_of(j), byte = kTurned ? k_of(j) : along * kSize;
     if constexpr (!Swizzled) return r * kRow + byte;
+    else if constexpr (kRowsAlongK) return r * 128 + (byte ^ r % 8 * 16);
     else return byte / 128 * (kRows * 128) + r * 128 + ((byte ^ r % 8 * 16) & 127);
   }
 
@@ -80,8 +93,8 @@ struct MmaOperand {
   INGOT_DEV u32 entry(Index step, int k) const {
     return table + ((int)(step % (kAhead + 1)) * Plan::tile_k + k) * (int)sizeof(Depth);
   }
-  INGOT_DEV Depth depth_of(const Prologue& prologue, Index step, int j, Index k) const {
-    if constexpr (kTable) return lds<Depth>(entry(step, mine(j) ? k_of(j) : 0));
+  INGOT_DEV Depth depth_of(const Prologue& prologue, Index step, int j, Index k, int u = 0) const {
+    if constexpr (kTable) return lds<Depth>(entry(step, mine(j) ? k_of(j, u) : 0));
     else return prologue.depth(k);
   }
   INGOT_DEV void copy(const Prologue& prologue, u32 stage, Index step, Index k_begin, Index k_end) {
@@ -101,10 +114,11 @@ struct MmaOperand {
   INGOT_DEV void fetch(const Prologue& prologue, Index step, Index k_begin, Index k_end) {
     if constexpr (!kAsync) {
 #pragma unroll
-      for (int j = 0; j < kVectors; ++j) {
-        const Index k = k_begin + step * Plan::tile_k + k_of(j);
+      for (int i = 0; i < kVectors * kUnit; ++i) {
+        const int j = i / kUnit, u = i % kUnit;
+        const Index k = k_begin + step * Plan::tile_k + k_of(j, u);
         const bool in = mine(j) && inside[j % kSides] && k < k_end;
-        fetch_one(prologue, staged[j], side[j % kSides], depth_of(prologue, step, j, in ? k : k_begin), in);
+        fetch_one(prologue, staged[i], side[j % kSides], depth_of(prologue, step, j, in ? k : k_begin, u), in);
       }
     }
   }
@@ -116,10 +130,10 @@ struct MmaOperand {
       if (prologue.at(from, s, depth) && in) v = load_vec<Vector>(from);
     } else {
       // What is outside has the place of something inside: loads without a condition are on their way together.
-      float values[Vector];
+      typename MmaTraits<T>::sum values[Vector];
       prologue(values, s, depth);
 #pragma unroll
-      for (int i = 0; i < Vector; ++i) set_element(v[i], in ? values[i] : 0.0f);
+      for (int i = 0; i < Vector; ++i) set_element(v[i], in ? values[i] : 0);
     }
 #pragma unroll
     for (int i = 0; i < Vector; ++i) to[i] = v[i];
@@ -129,6 +143,16 @@ struct MmaOperand {
 #pragma unroll
       for (int j = 0; j < kVectors; ++j) {
         if (!mine(j)) continue;
+        if constexpr (kTurned) {
+#pragma unroll
+          for (int i = 0; i < Vector; ++i) {
+            Vec<T, kUnit> word;
+#pragma unroll
+            for (int u = 0; u < kUnit; ++u) word[u] = staged[j * kUnit + u][i];
+            sts(stage + place_of(j, i), word);
+          }
+          continue;
+        }
         constexpr int kGroup = Vector * kSize > 16 ? 16 / kSize : Vector;
 #pragma unroll
         for (int g = 0; g < Vector; g += kGroup) {
@@ -144,7 +168,7 @@ struct MmaOperand {
   /// 16 rows from x on, MmaTraits::k elements from k on: the A operand of an mma.
   static INGOT_DEV void load16(u32 (&r)[4], u32 stage, int x, int k) {
     const int lane = threadIdx.x % 32;
-    if constexpr (AlongK) {
+    if constexpr (kRowsAlongK) {
       ldmatrix4(stage + (x + lane % 16) * kRow + k * kSize + lane / 16 * 16, r);
     } else if constexpr (kSize == 2) {
       ldmatrix4_trans(stage + (k + lane % 8 + lane / 16 * 8) * kRow + (x + lane / 8 % 2 * 8) * 2, r);
@@ -159,7 +183,7 @@ struct MmaOperand {
   /// The same as two B operands of 8 columns each: {first low k, first high k, second low k, second high k}.
   static INGOT_DEV void load8x2(u32 (&r)[4], u32 stage, int x, int k) {
     const int lane = threadIdx.x % 32;
-    if constexpr (AlongK) {
+    if constexpr (kRowsAlongK) {
       ldmatrix4(stage + (x + lane % 8 + lane / 16 * 8) * kRow + k * kSize + lane / 8 % 2 * 16, r);
     } else if constexpr (kSize == 2) {
       ldmatrix4_trans(stage + (k + lane % 16) * kRow + (x + lane / 16 * 8) * 2, r);

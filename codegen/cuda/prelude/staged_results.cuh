@@ -5,7 +5,7 @@
 //   buffers       pieces of a warp: on their way in, in use, or on their way out
 //   staged_input  the epilogue has such an input
 // The functor of the epilogue is that of contraction_wgmma.cuh for two neighbours, with `result` in place of operator():
-//   void result(batch, m, n, float (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, float (&out)[2]) const
+//   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, float (&out)[2]) const
 // with the types StagedInput and StagedOutput.
 #pragma once
 #include "prelude/changed_fragment.cuh"
@@ -117,7 +117,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     return n < n_end ? n : n_end - 2;
   }
   /// The first `Pairs` of the four pairs from column c on: all, or those of the last 8 columns.
-  template <int Pairs> INGOT_DEV void block(int p, int c, const float* acc, const Inputs* inputs) const {
+  template <int Pairs, class V> INGOT_DEV void block(int p, int c, const V* acc, const Inputs* inputs) const {
     const int lane = threadIdx.x % 32;
     const u32 at = Way::place(buffer(p), lane % 16, c / 8 + lane / 16);
     const auto word = [&](int row) { return Way::place(buffer(p), row, c / 8) + lane % 4 * 4; };
@@ -133,7 +133,8 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     }
 #pragma unroll
     for (int k = 0; k < Pairs; ++k) {
-      float pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]}, results[2];
+      V pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]};
+      float results[2];
       const auto staged = bits_as<Vec<typename Epilogue::StagedInput, 2>>(words[k]);
       epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
       words[k] = pack_pair(typename Epilogue::StagedOutput{}, results[0], results[1]);
@@ -146,7 +147,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     }
   }
   /// Up to 64 columns of piece p from c0 on; `Opens`: they are the piece's first.
-  template <int Count, bool Opens> INGOT_DEV void columns(int p, int c0, const float* acc) {
+  template <int Count, bool Opens, class V> INGOT_DEV void columns(int p, int c0, const V* acc) {
     constexpr int kInputs = (Count + 15) / 16 * 4;
     Inputs inputs[kInputs];  // on their way together
 #pragma unroll
@@ -156,7 +157,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     for (int c = 0; c + 16 <= Count; c += 16) block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
     if constexpr (Count % 16 != 0) block<2>(p, c0 + Count - 8, acc + (c0 + Count - 8) / 2, inputs + Count / 16 * 4);
   }
-  template <int Rows, int Columns> INGOT_DEV void store(const float (&acc)[Rows][Columns]) {
+  template <int Rows, int Columns, class V> INGOT_DEV void store(const V (&acc)[Rows][Columns]) {
     constexpr int kFirst = Way::kColumns < 64 ? Way::kColumns : 64, kLast = Way::kColumns % 64;
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {

@@ -15,14 +15,14 @@ template <class Plan> struct WarpScratch {
     return row * kRow + ((column * 4) ^ (kChunk == 64 ? column / 32 : row % 2) * 16);
   }
   /// A chunk of what the warp's tensor cores leave in a thread: two rows, and of every 8 columns two.
-  static INGOT_DEV void put(u32 scratch, const float* results) {
+  template <class V> static INGOT_DEV void put(u32 scratch, const V* results) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < kChunk; j += 8) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const float* pair = results + j / 2 + h * 2;
-        sts(scratch + place(lane / 4 + h * 8, j + lane % 4 * 2), Vec<float, 2>{pair[0], pair[1]});
+        const V* pair = results + j / 2 + h * 2;
+        sts(scratch + place(lane / 4 + h * 8, j + lane % 4 * 2), Vec<V, 2>{pair[0], pair[1]});
       }
     }
   }
@@ -30,7 +30,7 @@ template <class Plan> struct WarpScratch {
 
 /// The epilogue of 16 rows of a warp, a chunk of columns. Where all of them are results, the loads of several calls are on
 /// their way together, and ahead of the chunk before where those are all.
-template <class Plan, class Epilogue> struct WarpResults {
+template <class Plan, class Epilogue, class V = float> struct WarpResults {
   typedef typename Plan::index Index;
   typedef WarpScratch<Plan> Scratch;
   static constexpr int kVector = Plan::e_vector, kAcross = Scratch::kChunk / kVector, kCalls = 16 * kAcross / 32;
@@ -58,10 +58,10 @@ template <class Plan, class Epilogue> struct WarpResults {
   }
   INGOT_DEV void call(u32 scratch, int x, const typename Epilogue::Inputs& inputs) const {
     constexpr int kGroup = kVector < 4 ? kVector : 4;
-    float values[kVector];
+    V values[kVector];
 #pragma unroll
     for (int g = 0; g < kVector; g += kGroup) {
-      const auto part = lds<Vec<float, kGroup>>(scratch + Scratch::place(row(x), column(x) + g));
+      const auto part = lds<Vec<V, kGroup>>(scratch + Scratch::place(row(x), column(x) + g));
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) values[g + i] = part[i];
     }
@@ -87,11 +87,11 @@ template <class Plan, class Epilogue> struct WarpResults {
 };
 
 /// Rows m0 ... m0 + 15 of a warp, and the same 64 rows further for each further row of acc.
-template <class Plan, int Rows, int Columns, class Epilogue, class Index>
-INGOT_DEV void store_rows(const float (&acc)[Rows][Columns], const Epilogue& epilogue, Index batch, Index m0, Index n0,
+template <class Plan, int Rows, int Columns, class Epilogue, class Index, class V>
+INGOT_DEV void store_rows(const V (&acc)[Rows][Columns], const Epilogue& epilogue, Index batch, Index m0, Index n0,
                           Index m_end, Index n_end, u32 scratch) {
   typedef WarpScratch<Plan> Scratch;
-  typedef WarpResults<Plan, Epilogue> Results;
+  typedef WarpResults<Plan, Epilogue, V> Results;
   constexpr int kParts = Columns * 2 / Scratch::kChunk;
   Results now(epilogue, batch, m0, n0, m_end, n_end);
   now.load_ahead();

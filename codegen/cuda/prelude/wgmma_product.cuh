@@ -16,12 +16,14 @@ INGOT_WGMMA(256)
 
 template <class Plan> struct WgmmaProduct {
   static constexpr int kGroupsM = Plan::tile_m / Plan::warp_m, kGroupsN = Plan::tile_n / Plan::warp_n;
-  static constexpr int kM = Plan::warp_m / 64, kN = Plan::warp_n / 2, kType = MmaTraits<typename Plan::element>::type;
+  static constexpr int kM = Plan::warp_m / 64, kN = Plan::warp_n / 2, kType = mma_type<Plan>();
   static constexpr int kSize = sizeof(typename Plan::element), kStep = 32 / kSize;
   static constexpr int kPanel = Plan::tile_k * 128;  // of an operand that is not along k
   static_assert(Plan::tile_k * kSize == 128, "a stage is one row of 128 bytes");
-  static_assert(kSize == 2 || (Plan::a_along_k && Plan::b_along_k), "32-bit operands lie along k");
-  float acc[kM][kN];
+  static constexpr bool kAlongA = Plan::a_along_k || kSize == 1, kAlongB = Plan::b_along_k || kSize == 1;
+  static_assert(kSize == 2 || (kAlongA && kAlongB), "32-bit operands lie along k");
+  typedef typename MmaTraits<typename Plan::element>::sum Sum;
+  Sum acc[kM][kN];
 
   static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }
   static INGOT_DEV int group_m() { return group() % kGroupsM * Plan::warp_m; }
@@ -45,11 +47,12 @@ template <class Plan> struct WgmmaProduct {
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < Plan::tile_k; k += kStep) {
-      const u64 b = operand<Plan::b_along_k>(stage_b, group_n(), k);
+      const u64 b = operand<kAlongB>(stage_b, group_n(), k);
 #pragma unroll
       for (int i = 0; i < kM; ++i) {
-        const u64 a = operand<Plan::a_along_k>(stage_a, group_m() + i * 64, k);
-        wgmma<kType, !Plan::a_along_k, !Plan::b_along_k>(acc[i], a, b, 1);
+        const u64 a = operand<kAlongA>(stage_a, group_m() + i * 64, k);
+        if constexpr (kSize == 1) wgmma_bytes<kType>(acc[i], a, b, 1);
+        else wgmma<kType, !kAlongA, !kAlongB>(acc[i], a, b, 1);
       }
     }
     wgmma_commit();
