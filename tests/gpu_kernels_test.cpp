@@ -100,3 +100,38 @@ TEST_CASE("products of bytes on a GPU are exact", "[gpu]") {
     check_on(*gpu, sample, cuda_traits(80));  // by warps, on any chip
   }
 }
+
+// Small ones, so that all take seconds under compute-sanitizer: a test of its own, to be chosen by its tag.
+TEST_CASE("a kernel of each kind on a GPU", "[gpu][sanitizer]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu) return;
+  const Sample samples[] = {
+      broadcast_add(37, 64, DType::F16),
+      column_sum(500, 65),
+      softmax(7, 1000, DType::F32),
+      softmax(33, 10, DType::F32),
+      softmax_scratch(5, 2500),
+      argmax(6, 1500, true, false),
+      max_pool(1, 8, 8, 6, true),
+      depthwise(2, 16, 16, 64, 3, 1, DType::F16),
+      two_small_products(3, 72, 20, 33),
+      largest_of_rows(5, 49, 24, 64, DType::F16),
+      matmul(1, 70, 66, 37, false, false, DType::F32),
+      nan_matmul(40, 36, 40),
+      matmul(1, 130, 132, 40, false, false, DType::F16),
+      matmul(1, 136, 144, 1032, false, true, DType::BF16),
+      matmul(1, 20, 24, 18, false, true, DType::F64),
+      matmul(1, 1, 300, 260, false, true, DType::F32),
+      residual_matmul(1, 200, 136, 72, DType::F16),
+      conv(1, 64, 7, 9, 40, 3, 1, true, DType::F16),
+      conv(2, 5, 9, 8, 40, 3, 1, false),
+      rows_matmul(2001, 24, 144, DType::F16, 49, true),
+      attention(2, 70, 70, 64, 64, DType::F16, true),
+      attention(2, 33, 40, 32, 32, DType::F32, false),
+      byte_matmul(1, 70, 72, 96, false, true, {DType::U8, DType::I8}, ByteResult::Bytes),
+  };
+  TargetTraits tiny = gpu->traits;
+  tiny.parallel_units = 1;
+  for (const Sample& sample : samples)
+    for (const TargetTraits& planned_for : {gpu->traits, tiny}) check_on(*gpu, sample, planned_for);
+}
