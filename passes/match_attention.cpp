@@ -1,6 +1,7 @@
 #include "passes/match_attention.h"
 
 #include "compiler/expr/simplify.h"
+#include "passes/typical.h"
 
 namespace ingot {
 namespace {
@@ -130,12 +131,20 @@ class Matcher {
   AttentionMatch found_;
 };
 
+/// The CPU multiplies faster in kernels apart, whose scores stay in its caches; not storing them is for what memory cannot hold.
+constexpr int64_t kLargeScores = int64_t{1} << 30;  // bytes
+
 }  // namespace
 
 std::optional<AttentionMatch> match_attention(const Graph& graph, NodeId product, const TargetTraits& target) {
-  if (target.kind != TargetKind::Cuda || target.compute_capability < 80) return std::nullopt;
+  if (target.kind == TargetKind::Cuda && target.compute_capability < 80) return std::nullopt;
   auto match = Matcher(graph).run(product);
   if (!match) return std::nullopt;
+  if (target.kind == TargetKind::Cpu) {
+    TensorType scores = graph.value(graph.node(match->scores).outputs[0]).type;
+    scores.dtype = DType::F32;
+    if (typical_bytes(scores) < kLargeScores) return std::nullopt;
+  }
   const TensorType& q = graph.value(graph.node(match->scores).inputs[0]).type;
   const TensorType& v = graph.value(graph.node(match->values).inputs[1]).type;
   const auto channels = q.shape.back().as_int(), columns = v.shape.back().as_int();

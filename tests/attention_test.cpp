@@ -85,9 +85,9 @@ std::vector<Tensor> inputs_of(const AttentionCase& c, DType type) {
   return inputs;
 }
 
-size_t gpu_kernels(const onnx::Model& m) {
+size_t kernels_for(const char* target, const onnx::Model& m) {
   CompileOptions o;
-  o.targets = {"sm_90a"};
+  o.targets = {target};
   auto parsed = parse_model(m.SerializeAsString(), "test.onnx");
   REQUIRE(parsed.ok());
   auto c = lower_model(*parsed, o);
@@ -103,7 +103,7 @@ TEST_CASE("attention with any score expression is one kernel, right also for que
     for (const auto& [type, onnx_type] : {std::pair{DType::F32, kFloat}, std::pair{DType::F16, kFloat16}}) {
       INFO(c.name << " " << name_of(type));
       const onnx::Model m = model_of(c, onnx_type);
-      CHECK(gpu_kernels(m) == 1);
+      CHECK(kernels_for("sm_90a", m) == 1);
       const ModelFile file(m);
       const std::vector<Tensor> inputs = inputs_of(c, type);
       const Tensor got = run(load(file, "emulator"), inputs)[0], want = run(load(file, "cpu"), inputs)[0];
@@ -116,6 +116,17 @@ TEST_CASE("attention with any score expression is one kernel, right also for que
       }
       CHECK(worst <= (type == DType::F32 ? 1e-5 : 4e-3));
     }
+}
+
+TEST_CASE("on the CPU, scores of a gigabyte and more are not stored") {
+  for (const bool large : {false, true}) {
+    onnx::Model m = new_model(24, 11);
+    const std::string tokens = large ? "16384" : "1024";
+    for (const char* name : {"q", "k", "v"}) add_input(m, name, {"1", "2", tokens, "64"});
+    add_node(m, "Attention", {"q", "k", "v"}, {"y"});
+    add_output(m, "y");
+    CHECK((kernels_for("cpu", m) == 1) == large);
+  }
 }
 
 TEST_CASE("a NaN among the logits is seen") {

@@ -229,6 +229,33 @@ TEST_CASE("softmax of rows keeps its exponentials in scratch", "[cpu]") {
   }
 }
 
+TEST_CASE("attention keeps one row of scores in scratch", "[cpu]") {
+  constexpr int64_t kHeads = 3, kQueries = 5, kWidth = 24, kColumns = 17;
+  for (int64_t n : {1, 10, 70})
+    for (const NoLogit no_logit : {NoLogit::Nan, NoLogit::Zero, NoLogit::NanIsZero}) {
+      KernelCase c;
+      const Expr keys = n == 70 ? c.dim("N", n) : Expr(n);
+      const Axis b = axis("b", kHeads), m = axis("m", kQueries), k = axis("k", kWidth), d = axis("d", kColumns), j = axis("n", keys);
+      const int q = c.input(DType::F32, {kHeads, kQueries, kWidth}), key = c.input(DType::F32, {kHeads, n, kWidth});
+      const int value = c.input(DType::F32, {kHeads, n, kColumns}), bias = c.input(DType::F32, {kQueries, n});
+      const int y = c.output(DType::F32, {kHeads, kQueries, kColumns});
+      for (int i = 0; i < 4; ++i) fill(c.tensors[static_cast<size_t>(i)], 20 + static_cast<unsigned>(i));
+      for (int64_t i = 0; i < n; ++i) c.tensors[static_cast<size_t>(bias)].set_float(2 * n + i, -INFINITY);  // sees nothing
+      c.tensors[static_cast<size_t>(bias)].set_float(3 * n, NAN);
+      Attend t{.batch = {b}, .m = {m}, .n = {j}, .k = {k}, .d = {d}};
+      t.q = load32(q, (b.var * kQueries + m.var) * kWidth + k.var);
+      t.key = load32(key, (b.var * keys + j.var) * kWidth + k.var);
+      t.value = load32(value, (b.var * keys + j.var) * kColumns + d.var);
+      t.dot = Expr::local("dot", DType::F32);
+      t.score = call(Fn::Tanh, t.dot * f32(0.2)) + load32(bias, m.var * keys + j.var);
+      t.acc = Expr::local("acc", DType::F32);
+      t.epilogue = {Stmt{Store{y, (b.var * kQueries + m.var) * kColumns + d.var, t.acc + f32(1)}}};
+      t.no_logit = no_logit;
+      c.kernel.body = {Stmt{std::move(t)}};
+      check_kernel(c, 1e-5);
+    }
+}
+
 TEST_CASE("windows: max pooling and depthwise convolution", "[cpu]") {
   for (int64_t size : {1, 5, 14, 29, 80})
     for (int64_t stride : {1, 2, 3})

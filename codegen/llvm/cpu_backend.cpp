@@ -5,6 +5,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include "codegen/llvm/attention_points.h"
 #include "codegen/llvm/kernel_emitter.h"
 
 namespace ingot {
@@ -15,7 +16,6 @@ Result<cpu::CpuPlan> make_plan(const Kernel& kernel, const cpu::Machine& machine
     if (b.type == DType::String)
       return unsupported(fmt::format("buffer {} of kernel {} holds strings", b.name, kernel.name));
   cpu::CpuPlan plan;
-  if (kernel.attend()) return unsupported("kernel " + kernel.name + ": attention in one kernel is for GPUs");
   if (kernel.contract()) {
     plan.contract = cpu::plan_contract(kernel, machine);
     if (!cpu::suits_windows(*plan.contract)) {
@@ -26,7 +26,7 @@ Result<cpu::CpuPlan> make_plan(const Kernel& kernel, const cpu::Machine& machine
     plan.points = cpu::plan_points(cpu::as_windows(kernel, *plan.contract), machine);
     plan.contract.reset();
   } else {
-    plan.points = cpu::plan_points(kernel, machine);
+    plan.points = cpu::plan_points(kernel.attend() ? cpu::attention_as_points(kernel) : kernel, machine);
   }
   plan.tasks = plan.points->tasks;
   plan.scratch = INGOT_TRY(cpu::plan_scratch(kernel, plan.points->body));
