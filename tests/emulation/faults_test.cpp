@@ -265,7 +265,7 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
   for (const Fault& fault : in_boxes) plant(residual_matmul(1, 150, 72, 264, DType::F16), fault, &schedule);
   const Fault in_registers[] = {
       {"rows are changed before they are there", kBoxes, "if (step + 1 < steps) {\n        mbar_wait(ring.full(), ring.phase);", "if (step + 1 < steps) {", "race"},
-      {"a stage is free while its weights are multiplied", kBoxes, "product.template wait<0>();\n      release(slot);", "release(slot);\n      product.template wait<0>();", "race"},
+      {"a stage is free while its weights are multiplied", kBoxes, "product.template wait<0>();\n      wgmma_operands(now);\n      release(slot);", "release(slot);\n      product.template wait<0>();", "race"},
       {"gates behind the end of k", kChanged, "prologue.depth(at < k_end ? at : k_end - 2)", "prologue.depth(at)", "global-out-of-bounds"},
       {"the wrong chunk of a row", kBoxes, "((s * 2 + lane / 16) ^ row % 8)", "(s * 2 + lane / 16)", "wrong"},
   };

@@ -213,6 +213,7 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
       this->template weights<Score>(scale);
       wgmma_wait<0>();
       wgmma_results(this->acc);
+      wgmma_operands(operands);
       memory.values.release();
       memory.values.advance();
       this->rescale(scale);

@@ -239,6 +239,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
         load(step + 1, next);
       }
       product.template wait<0>();
+      wgmma_operands(now);
       release(slot);
     }
     if constexpr (Plan::in_turn) {

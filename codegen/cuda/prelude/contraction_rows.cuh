@@ -89,6 +89,13 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
     if (last_half) words[2] = words[3] = 0;
     if constexpr (Plan::prologue) change_fragment<T>(*prologue, sides[r], (Index)(at * 16), (Index)Plan::k, words);
   }
+  /// The operands of a group of steps were in use until here; of the last group, those that there are.
+  INGOT_DEV void keep(int group) const {
+#pragma unroll
+    for (int s = 0; s < kTogether; ++s) {
+      if (group * kTogether + s < kSteps) wgmma_operands(operands[group % 2][s]);
+    }
+  }
   template <class Sides> INGOT_DEV void multiply(u32 stage, int rows, const Sides& sides) {
 #pragma unroll
     for (int g = 0; g < kSteps; g += kTogether) {
@@ -108,7 +115,9 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
         for (int r = 0; r < kRows; ++r) wgmma_ra<kType, 0>(acc[r], now[s][r], b, g + s > 0);
       }
       wgmma_commit();
-      if (g + kTogether < kSteps) wgmma_wait<1>();  // the operands of the group before may go
+      if (g + kTogether >= kSteps) continue;
+      wgmma_wait<1>();  // the operands of the group before may go
+      if (g > 0) keep(g / kTogether - 1);
     }
   }
   INGOT_DEV void run(const Epilogue& epilogue, const Way& way, Index n_end) {
@@ -138,6 +147,8 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
       wgmma_wait<0>();
 #pragma unroll
       for (int r = 0; r < kRows; ++r) wgmma_results(acc[r]);
+      keep((kSteps - 1) / kTogether);
+      if (kSteps > kTogether) keep((kSteps - 1) / kTogether - 1);
       staged.store(acc);
     }
     staged.finish();

@@ -30,6 +30,12 @@ template <int L> INGOT_DEV void wgmma_results(int (&d)[L]) {
 #pragma unroll
   for (int i = 0; i < L; ++i) { INGOT_PTX(asm volatile("" : "+r"(d[i]) :: "memory");) }
 }
+/// After the wait for the products that read A from these registers. The compiler takes a product for done where it is started:
+/// without this it may put the next values of a loop in their place.
+template <int S> INGOT_DEV void wgmma_operands(const u32 (&a)[S][4]) {
+#pragma unroll
+  for (int i = 0; i < S * 4; ++i) { INGOT_PTX(asm volatile("" ::"r"(a[i / 4][i % 4]) : "memory");) }
+}
 #ifdef INGOT_EMULATE
 #define INGOT_WGMMA(N)
 template <int Type, int TransA, int TransB, int L>
