@@ -270,7 +270,7 @@ std::vector<Schedule> plan_forms(const Kernel& kernel, const MmaMachine& machine
 bool is_known(const std::vector<Axis>& axes) { return total_of(axes).as_int().has_value(); }
 
 /// All but the extents.
-MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
+MmaProblem problem_of(const Kernel& kernel, const MmaMachine& machine, const Schedule& s) {
   const Contract& c = *kernel.contract();
   const TileDetails d = tile_details(kernel, s);
   MmaProblem p;
@@ -311,7 +311,7 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
 std::vector<RankedPlan> rank_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& s,
                                  const DimValues& at) {
   const MmaMachine machine = mma_machine(target, s.unit);
-  MmaProblem p = problem_of(kernel, s);
+  MmaProblem p = problem_of(kernel, machine, s);
   set_extents(p, kernel, at);
   std::vector<RankedPlan> plans;
   for (Choice& x : choices_of(p, machine)) {
@@ -324,7 +324,7 @@ std::vector<RankedPlan> rank_mma(const Kernel& kernel, const TargetTraits& targe
 std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& s) {
   const Contract& c = *kernel.contract();
   const MmaMachine machine = mma_machine(target, s.unit);
-  MmaProblem p = problem_of(kernel, s);
+  MmaProblem p = problem_of(kernel, machine, s);
   if (!is_known(c.m) || !is_known(c.n) || !is_known(c.batch)) return plan_forms(kernel, machine, p, s);
   set_extents(p, kernel, kLargeDim);
   return {with(s, choose(p, machine), machine)};

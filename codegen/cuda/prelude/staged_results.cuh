@@ -165,7 +165,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
         if (leads()) bulk_commit();  // an empty one: the count of those behind a buffer's own stays
         continue;
       }
-      const float* piece = acc[p / kPerRow] + p % kPerRow * Way::kColumns / 2;
+      const auto* piece = acc[p / kPerRow] + p % kPerRow * Way::kColumns / 2;
       columns<kFirst, true>(p, 0, piece);
 #pragma unroll
       for (int c = 64; c + 64 <= Way::kColumns; c += 64) columns<64, false>(p, c, piece);
