@@ -7,9 +7,13 @@
 #include "compiler/ops/compose.h"
 #include "compiler/ops/spatial.h"
 #include "passes/passes.h"
+#include "passes/typical.h"
 
 namespace ingot {
 namespace {
+
+constexpr double kWorthSums =
+    2e8;  // operations of a product that gains more than a kernel costs that sums an operand up
 
 bool is_byte(DType t) { return t == DType::I8 || t == DType::U8; }
 
@@ -134,7 +138,7 @@ class Rewriter {
     if (!a || !b) return false;
     absorb_zero(*a);
     absorb_zero(*b);
-    const auto y = n.op->name == "Conv" ? conv(n, *a, *b) : matmul(*a, *b);
+    const auto y = n.op->name == "Conv" ? conv(n, *a, *b) : matmul(shape_of(n.outputs[0]), *a, *b);
     if (!y) return false;
     const ValueId result = INGOT_TRY(c_.result({scale(n, *y, *a, *b)}))[0];
     g_.value(result).name = g_.value(n.outputs[0]).name;
@@ -171,12 +175,17 @@ class Rewriter {
   ValueId correct(ValueId acc, ValueId zero, ValueId sums) { return c_.sub(acc, c_.mul(widen(zero), sums)); }
 
   /// sum (a - p)(b - q) = sum ab - p sum b - q sum a + k p q
-  std::optional<ValueId> matmul(const Quantised& a, const Quantised& b) {
+  std::optional<ValueId> matmul(const Shape& out, const Quantised& a, const Quantised& b) {
     const size_t ra = shape_of(a.bytes).size(), rb = shape_of(b.bytes).size();
     const Expr k = shape_of(a.bytes).back();
     if (ra < 2 || rb < 2 || !parts_vary_along(a, ra - 2) || !parts_vary_along(b, rb - 1) || !fits(a, k))
       return std::nullopt;
     if (a.zero.valid() && b.zero.valid() && !k.as_int()) return std::nullopt;
+    const bool sums_at_run_time =
+        (a.zero.valid() && !g_.value(b.bytes).constant) || (b.zero.valid() && !g_.value(a.bytes).constant);
+    if (sums_at_run_time &&
+        2.0 * static_cast<double>(typical(element_count(out))) * static_cast<double>(typical(k)) < kWorthSums)
+      return std::nullopt;
     ValueId y = c_.node("MatMul", {widen(a.bytes), widen(b.bytes)});
     if (a.zero.valid()) y = correct(y, a.zero, sums_of(b.bytes, {static_cast<int64_t>(rb) - 2}));
     if (b.zero.valid()) y = correct(y, b.zero, sums_of(a.bytes, {static_cast<int64_t>(ra) - 1}));

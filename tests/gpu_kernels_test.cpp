@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_backend.h"
+#include "codegen/cuda/mma_cost.h"
 #include "runtime/cuda/cuda_device.h"
 #include "tests/emulation/byte_samples.h"
 #include "tests/emulation/run_sample.h"
@@ -47,25 +48,26 @@ Gpu* gpu_or_skip() {
   return nullptr;
 }
 
+void check_form(const Gpu& gpu, const Sample& sample, const EmittedKernel& emitted) {
+  INFO(sample.name << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
+  const auto binaries = compile_cuda(emitted, std::vector<std::string>{gpu.target});
+  if (!binaries) {
+    FAIL_CHECK(binaries.error().to_string());
+    return;
+  }
+  const auto outcome = run_sample_on(*gpu.api, binaries.value()[0].code, sample, emitted);
+  if (!outcome) {
+    FAIL_CHECK(outcome.error().to_string());
+    return;
+  }
+  CHECK(outcome.value().completed);
+  CHECK(outcome.value().worst_error <= sample.tolerance);
+}
 void check_on(const Gpu& gpu, const Sample& sample, const TargetTraits& planned_for) {
   const auto forms = emit_cuda(sample.kernel, planned_for);
   if (!forms) FAIL(forms.error().to_string());
-  for (const EmittedKernel& emitted : forms.value()) {
-    if (evaluate_int(emitted.grid[0], sample.dims).value_or(0) == 0) continue;
-    INFO(sample.name << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
-    const auto binaries = compile_cuda(emitted, std::vector<std::string>{gpu.target});
-    if (!binaries) {
-      FAIL_CHECK(binaries.error().to_string());
-      continue;
-    }
-    const auto outcome = run_sample_on(*gpu.api, binaries.value()[0].code, sample, emitted);
-    if (!outcome) {
-      FAIL_CHECK(outcome.error().to_string());
-      continue;
-    }
-    CHECK(outcome.value().completed);
-    CHECK(outcome.value().worst_error <= sample.tolerance);
-  }
+  for (const EmittedKernel& emitted : forms.value())
+    if (evaluate_int(emitted.grid[0], sample.dims).value_or(0) > 0) check_form(gpu, sample, emitted);
 }
 
 }  // namespace
@@ -78,6 +80,32 @@ TEST_CASE("kernels on a GPU agree with the interpreter", "[gpu]") {
                                rows_matmul(12001, 96, 16, DType::BF16, 0, true), rows_matmul(12001, 240, 40, DType::F16, 0, false),
                                rows_matmul(9003, 40, 232, DType::BF16, 7, true)})
     check_on(*gpu, sample, gpu->traits);
+}
+
+TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu || gpu->traits.compute_capability != 90) return;
+  const Sample sample = rows_matmul(390, 264, 712, DType::F16, 49, true);
+  MmaProblem problem;
+  problem.element = 2;
+  problem.boxes = problem.a_changes = true;
+  problem.staging = Staging::Inputs;
+  const MmaMachine machine = mma_machine(gpu->traits, MultiplyUnit::F16);
+  int seen = 0;
+  for (const MmaTile& x : mma_candidates(problem, machine)) {
+    if (!x.boxes) continue;
+    Schedule s;
+    s.kind = Schedule::Kind::Tiles;
+    s.unit = MultiplyUnit::F16;
+    s.tile = completed(problem, machine, x, 1);
+    s.threads = s.tile.threads();
+    s.most_blocks = 2;  // several tiles for each
+    const auto emitted = emit_cuda(sample.kernel, gpu->traits, s);
+    if (!emitted) FAIL(emitted.error().to_string());
+    check_form(*gpu, sample, emitted.value());
+    ++seen;
+  }
+  CHECK(seen > 10);
 }
 
 TEST_CASE("wide plans on a GPU agree too", "[gpu]") {

@@ -21,7 +21,7 @@ Schedule without_range(Schedule s) {
 int structure_of(const Schedule& s) {
   const MmaTile& t = s.tile;
   if (s.kind != Schedule::Kind::Tiles || s.unit == MultiplyUnit::Simt) return s.tile.boxes;
-  const int by = !t.boxes ? t.warpgroups ? 1 + t.overlap : 0 : t.in_turn ? 3 : 4;
+  const int by = t.row_teams > 0 ? 5 : !t.boxes ? t.warpgroups ? 1 + t.overlap : 0 : t.in_turn ? 3 : 4;
   return by * 3 + (s.cluster_k > 1 ? 1 : t.k_warps > 1 ? 2 : 0);
 }
 

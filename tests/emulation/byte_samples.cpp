@@ -64,12 +64,14 @@ Sample byte_conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_
   const Axis in = axis("n", n), ip = axis("p", p), iq = axis("q", q), io = axis("o", out), ic = axis("c", c),
              r = axis("r", filter), s = axis("s", filter);
   const auto shape = [&](int64_t images, int64_t channels, int64_t rows, int64_t columns) {
-    return nhwc ? std::vector<Expr>{images, rows, columns, channels} : std::vector<Expr>{images, channels, rows, columns};
+    return nhwc ? std::vector<Expr>{images, rows, columns, channels}
+                : std::vector<Expr>{images, channels, rows, columns};
   };
   Kernel kernel;
   kernel.buffers = {{"x", types.a, shape(n, c, h, w)}, {"w", types.b, shape(out, c, filter, filter)}};
   const Expr y = ip.var * stride + r.var - pad, x = iq.var * stride + s.var - pad;
-  const Expr inside = logical_and(logical_and(ge(y, Expr(0)), lt(y, Expr(h))), logical_and(ge(x, Expr(0)), lt(x, Expr(w))));
+  const Expr inside =
+      logical_and(logical_and(ge(y, Expr(0)), lt(y, Expr(h))), logical_and(ge(x, Expr(0)), lt(x, Expr(w))));
   Contract product;
   product.m = {in, ip, iq};
   product.n = {io};
@@ -80,14 +82,16 @@ Sample byte_conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_
   const Expr pixel = widened(0, types.a, from);
   product.a = select(inside, pixel, zero_of(pixel));
   product.b = widened(1, types.b, weight);
-  const Expr at = nhwc ? ((in.var * p + ip.var) * q + iq.var) * out + io.var : ((in.var * out + io.var) * p + ip.var) * q + iq.var;
+  const Expr at =
+      nhwc ? ((in.var * p + ip.var) * q + iq.var) * out + io.var : ((in.var * out + io.var) * p + ip.var) * q + iq.var;
   return sample_of(fmt::format("byte_conv{0}x{0}_s{1}_{2}_{3}{4}_{5}", filter, stride, nhwc ? "nhwc" : "nchw",
                                name_of(types.a), name_of(types.b), name_of_result(result)),
                    std::move(kernel), std::move(product), io.var, at, out, shape(n, out, p, q), result);
 }
 
 std::vector<Sample> byte_samples() {
-  constexpr ByteTypes us{DType::U8, DType::I8}, ss{DType::I8, DType::I8}, su{DType::I8, DType::U8}, uu{DType::U8, DType::U8};
+  constexpr ByteTypes us{DType::U8, DType::I8}, ss{DType::I8, DType::I8}, su{DType::I8, DType::U8},
+      uu{DType::U8, DType::U8};
   return {byte_matmul(1, 70, 72, 96, false, true, us, ByteResult::Bytes),
           byte_matmul(1, 33, 40, 300, false, true, ss, ByteResult::Sums),
           byte_matmul(2, 40, 48, 80, false, true, su, ByteResult::Halves),

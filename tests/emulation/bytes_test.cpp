@@ -41,7 +41,8 @@ Schedule warps(int m, int n, int warp_m, int warp_n, int k_warps, int cluster, i
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
   s.unit = MultiplyUnit::Bytes;
-  s.tile = {.m = m, .n = n, .k = 64 * k_warps, .warp_m = warp_m, .warp_n = warp_n, .k_warps = k_warps, .stages = stages};
+  s.tile = {
+      .m = m, .n = n, .k = 64 * k_warps, .warp_m = warp_m, .warp_n = warp_n, .k_warps = k_warps, .stages = stages};
   s.cluster_k = cluster;
   s.threads = s.tile.threads();
   return s;
@@ -96,7 +97,8 @@ TEST_CASE("products of bytes by warpgroups, fetched by threads or as boxes", "[e
     if (!takes_boxes(samples[i].kernel, DType::I8)) continue;
     check_schedule(samples[i], i % 2 ? boxes(64, 64, 64, 64, 3, true) : boxes(128, 64, 64, 64, 3, false));
   }
-  check_schedule(byte_matmul(1, 300, 272, 400, false, true, kUs, ByteResult::Halves), boxes(128, 128, 128, 128, 2, true));
+  check_schedule(byte_matmul(1, 300, 272, 400, false, true, kUs, ByteResult::Halves),
+                 boxes(128, 128, 128, 128, 2, true));
   // Boxes are for what lies along k in whole 16 bytes.
   CHECK(takes_boxes(byte_matmul(1, 70, 72, 96, false, true, kUs, ByteResult::Bytes).kernel, DType::I8));
   CHECK(takes_boxes(byte_conv(2, 32, 7, 9, 40, 3, 1, true, kUs, ByteResult::Bytes).kernel, DType::I8));
@@ -165,13 +167,15 @@ std::string bytes_text(int64_t count, int seed, const char* type) {
 }
 
 /// (x - p) s times (w - q) t, or the same without scales, with a bias, a Relu and a quantisation behind it.
-std::string matmul_text(const char* w_type, int q, bool scales) {
+/// `least`: rows that there are at least, as the passes see it.
+std::string matmul_text(const char* w_type, int q, bool scales, int64_t least = 1) {
   std::string text = fmt::format(
-      "graph (%0 \"x\": u8[N,5]) {{\n  %1 = const \"p\": u8[] {{9}}\n  %2 = const \"w\": {0}[5,3] {{{1}}}\n  %3 = "
+      "graph (%0 \"x\": u8[N,5]) where N in [{3}, inf] {{\n  %1 = const \"p\": u8[] {{9}}\n  %2 = const \"w\": "
+      "{0}[5,3] {{{1}}}\n  %3 = "
       "const \"q\": {0}[] {{{2}}}\n"
       "  %4 = Cast(%0) {{to=i32}}: i32[N,5]\n  %5 = Cast(%1) {{to=i32}}: i32[]\n  %6 = Sub(%4, %5): i32[N,5]\n"
       "  %7 = Cast(%2) {{to=i32}}: i32[5,3]\n  %8 = Cast(%3) {{to=i32}}: i32[]\n  %9 = Sub(%7, %8): i32[5,3]\n",
-      w_type, bytes_text(15, 3, w_type), q);
+      w_type, bytes_text(15, 3, w_type), q, least);
   if (!scales) return text + "  %10 = MatMul(%6, %9): i32[N,3]\n  return %10 \"y\"\n}\n";
   return text +
          "  %10 = const \"s\": f32[] {0.0625}\n  %11 = const \"t\": f32[1,3] {0.5, 0.25, 2}\n  %12 = Cast(%6): "
@@ -196,9 +200,11 @@ std::string conv_text(int pad) {
 
 TEST_CASE("quantised graphs compute the same with products of bytes as without", "[emulated]") {
   const TargetTraits without = cuda_traits(75), with = cuda_traits(90);
+  const std::string small = matmul_text("u8", 100, false);  // would sum rows of x at run time
   for (const std::string& text :
-       {matmul_text("i8", 0, false), matmul_text("u8", 128, false), matmul_text("u8", 100, false),
-        matmul_text("i8", -5, true), matmul_text("u8", 77, true), conv_text(0), conv_text(1)}) {
+       {matmul_text("i8", 0, false), matmul_text("u8", 128, false), small, matmul_text("u8", 100, false, 10000000),
+        matmul_text("u8", 77, true, 10000000), matmul_text("i8", -5, true, 10000000), matmul_text("u8", 128, true),
+        conv_text(0), conv_text(1)}) {
     INFO(text);
     const Lowered plain = lower(text, without), fast = lower(text, with);
     std::vector<Tensor> inputs;
@@ -216,13 +222,13 @@ TEST_CASE("quantised graphs compute the same with products of bytes as without",
           CHECK(got[o].float_at(i) == Approx(want[o].float_at(i)).epsilon(1e-6).margin(1e-4));
         else CHECK(got[o].int_at(i) == want[o].int_at(i));
       }
-    // Tensor cores take every product, whether its side is thin or not: bytes are what it reads.
+    // Bytes are what a product multiplies.
     size_t products = 0;
     for (const Kernel& k : fast.program.kernels) {
       if (!k.contract()) continue;
       ++products;
-      CHECK(byte_type(k.contract()->a).has_value());
-      CHECK(byte_type(k.contract()->b).has_value());
+      CHECK(byte_type(k.contract()->a).has_value() == (text != small));
+      CHECK(byte_type(k.contract()->b).has_value() == (text != small));
     }
     CHECK(products == 1);
   }
@@ -241,7 +247,8 @@ TEST_CASE("products of bytes compile to their instructions, without spills", "[n
     WARN("skipped: " << nvrtc_version().error().to_string());
     return;
   }
-  const auto check = [](const Sample& sample, const EmittedKernel& e, const char* target, const char* ptx, const std::string& instruction) {
+  const auto check = [](const Sample& sample, const EmittedKernel& e, const char* target, const char* ptx,
+                        const std::string& instruction) {
     INFO(sample.name << " " << to_string(e.schedule) << "\n" << e.source);
     const auto code = compile_nvrtc(e.source, e.name, target);
     if (!code) FAIL(code.error().to_string());
@@ -251,17 +258,22 @@ TEST_CASE("products of bytes compile to their instructions, without spills", "[n
     if (!text) FAIL(text.error().to_string());
     CHECK(has({text.value().code.begin(), text.value().code.end()}, instruction));
   };
-  const std::pair<ByteTypes, const char*> kSigns[] = {{{DType::U8, DType::I8}, "u8.s8"}, {{DType::I8, DType::I8}, "s8.s8"},
-                                                      {{DType::I8, DType::U8}, "s8.u8"}, {{DType::U8, DType::U8}, "u8.u8"}};
+  const std::pair<ByteTypes, const char*> kSigns[] = {{{DType::U8, DType::I8}, "u8.s8"},
+                                                      {{DType::I8, DType::I8}, "s8.s8"},
+                                                      {{DType::I8, DType::U8}, "s8.u8"},
+                                                      {{DType::U8, DType::U8}, "u8.u8"}};
   for (const auto& [types, signs] : kSigns) {
     const Sample sample = byte_matmul(1, 1024, 512, 1024, false, true, types, ByteResult::Bytes);
-    const std::string by_warps = fmt::format("m16n8k32.row.col.s32.{}.s32", signs), by_groups = fmt::format("k32.s32.{}", signs);
+    const std::string by_warps = fmt::format("m16n8k32.row.col.s32.{}.s32", signs),
+                      by_groups = fmt::format("k32.s32.{}", signs);
     check(sample, emit_cuda(sample.kernel, cuda_traits(80)).value().at(0), "sm_80", "ptx_80", by_warps);
-    check(sample, emit_cuda(sample.kernel, cuda_traits(90), boxes(128, 128, 64, 128, 4, false)).value(), "sm_90a", "ptx_90a", by_groups);
+    check(sample, emit_cuda(sample.kernel, cuda_traits(90), boxes(128, 128, 64, 128, 4, false)).value(), "sm_90a",
+          "ptx_90a", by_groups);
   }
   const Sample sample = byte_matmul(1, 1024, 1024, 1024, false, true, kUs, ByteResult::Bytes);
-  for (const Schedule& s : {boxes(128, 256, 64, 256, 3, false), boxes(256, 128, 128, 128, 3, false), boxes(128, 128, 128, 128, 3, true),
-                            boxes(64, 256, 64, 256, 2, true), groups(128, 128, 64, 128, 1, 3, true)})
+  for (const Schedule& s :
+       {boxes(128, 256, 64, 256, 3, false), boxes(256, 128, 128, 128, 3, false), boxes(128, 128, 128, 128, 3, true),
+        boxes(64, 256, 64, 256, 2, true), groups(128, 128, 64, 128, 1, 3, true)})
     check(sample, emit_cuda(sample.kernel, cuda_traits(90), s).value(), "sm_90a", "ptx_90a", "k32.s32.u8.s8");
   for (const Sample& other : byte_samples())
     for (const char* target : {"sm_80", "sm_90a"}) {
