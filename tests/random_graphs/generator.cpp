@@ -213,6 +213,8 @@ bool Generator::keep(ValueId v) {
   if (!v.valid()) return false;
   const auto count = evaluate_int(element_count(shape(v)), {{"N", kUsualSize}, {"M", kUsualSize}});
   if (!count || *count > most_elements_ || rank(v) > kMostRank) return false;
+  for (const Expr& d : shape(v))  // a transposed convolution over no rows
+    if (d.as_int().value_or(0) < 0) return false;
   pool_.push_back(v);
   return true;
 }
