@@ -28,11 +28,12 @@ class Rewriter {
 
   Result<bool> run() {
     bool changed = false;
+    const size_t nodes = g_.node_count();  // what looks for a form may add some, and find that it does not fit
     for (NodeId id : g_.order()) {
       const std::string_view name = g_.node(id).op->name;
       if (name == "MatMul" || name == "Conv") changed |= INGOT_TRY(rewrite(id));
     }
-    return changed;
+    return changed || g_.node_count() != nodes;
   }
 
  private:

@@ -66,7 +66,8 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
     // Operands that are not along k lie in panels of 64.
     const bool in_panels = !p.b_along_k && p.element == 2;
     if (machine.group_multiplies == 0 || (p.element == 4 && !x.boxes) || (in_panels && x.warp_n % 64 != 0)) return false;
-    if (x.boxes && p.a_changes && x.warp_m != 64) return false;  // registers: two steps of A
+    // Registers: two steps of A beside the sums.
+    if (x.boxes && p.a_changes && (x.warp_m != 64 || (x.groups() > 2 && x.warp_n > 96))) return false;
     if (x.boxes) {
       const bool along_k = p.a_along_k && p.b_along_k;
       x.stages = 3;
