@@ -321,7 +321,7 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
       {"products do not wait for a stage", kAttentionBoxes, "mbar_wait(full(), phase);", "", "race"},
       {"keys are free while they are multiplied", kAttentionBoxes, "      wgmma_wait<1>();", "", "wgmma-accumulator-touched"},
       {"values are free while they are multiplied", kAttentionBoxes,
-       "      wgmma_wait<0>();\n      wgmma_results(this->acc);\n      memory.values", "      memory.values",
+       "      wgmma_wait<0>();\n      wgmma_results(this->acc);\n      wgmma_operands", "      wgmma_operands",
        "wgmma-accumulator-touched"},
       {"queries are given back twice", kAttentionBoxes, "    memory.queries.wait_full();\n    memory.keys",
        "    memory.queries.wait_full();\n    memory.queries.release();\n    memory.keys", "deadlock"},
