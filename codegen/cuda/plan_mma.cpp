@@ -161,7 +161,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
     d.a_rows = box_rows(c, t.m, d.window.has_value());
     const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);
     d.by_group = box && box->by_group;
-    if (!d.window && !box) d.a_load = load_to_change(kernel, element);
+    if (!d.window) d.a_load = load_to_change(kernel, element);
     d.batched = !total_of(c.batch).is_const(1);
     return;
   }

@@ -53,7 +53,6 @@ std::string notes_of(const std::vector<Compilation>& all, const std::string& mod
   return j.dump();
 }
 
-/// Bytes of weights, those that several programs share once.
 /// The program, and those of its parts.
 template <class F>
 void for_each_program(const runtime::Program& program, F f) {
@@ -61,6 +60,7 @@ void for_each_program(const runtime::Program& program, F f) {
   for (const auto& part : program.parts) f(*part);
 }
 
+/// Bytes of weights, those that several programs share once.
 uint64_t weight_bytes(const std::vector<Compilation>& all) {
   std::set<TensorPtr> distinct;
   for (const Compilation& c : all)

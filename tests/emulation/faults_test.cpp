@@ -205,13 +205,18 @@ TEST_CASE("faults in the main loop of warpgroups", "[emulated]") {
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
 }
 
+/// f16 by warpgroups, all tiles by one block.
+Schedule one_block_of(const MmaTile& tile) {
+  Schedule s = tile_schedule(64, 64, 4);
+  s.unit = MultiplyUnit::F16;
+  s.tile = tile;
+  s.threads = tile.threads();
+  s.most_blocks = 1;
+  return s;
+}
+
 TEST_CASE("faults in products of rows", "[emulated]") {
-  Schedule schedule = tile_schedule(64, 64, 4);
-  schedule.unit = MultiplyUnit::F16;
-  schedule.tile = {.m = 64, .n = 24, .k = 152, .warp_m = 64, .warp_n = 24, .stages = 2, .warpgroups = true, .boxes = true};
-  schedule.tile.row_teams = 2;
-  schedule.threads = schedule.tile.threads();
-  schedule.most_blocks = 1;
+  const Schedule schedule = one_block_of({.m = 64, .n = 24, .k = 152, .warp_m = 64, .warp_n = 24, .stages = 2, .warpgroups = true, .boxes = true, .row_teams = 2});
   const Fault faults[] = {
       {"a tile is not waited for", kRowsOfProduct, "mbar_wait(memory.full(team, slot), phase);", "", "race"},
       {"a stage is sent for before it is free", kRowsOfProduct, "mbar_wait(memory.empty(team, slot), phase);", "", "race"},
@@ -227,12 +232,7 @@ TEST_CASE("faults in products of rows", "[emulated]") {
 }
 
 TEST_CASE("faults in the main loop of boxes", "[emulated]") {
-  Schedule schedule = tile_schedule(64, 64, 4);
-  schedule.unit = MultiplyUnit::F16;
-  schedule.tile = {.m = 64, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 3, .warpgroups = true, .overlap = true};
-  schedule.tile.boxes = schedule.tile.in_turn = true;
-  schedule.threads = schedule.tile.threads();
-  schedule.most_blocks = 1;
+  const Schedule schedule = one_block_of({.m = 64, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 3, .warpgroups = true, .overlap = true, .boxes = true, .in_turn = true});
   const Sample sample = matmul(1, 150, 72, 264, false, true, DType::F16);
   const Fault faults[] = {
       {"a stage is sent for before it is free", kBoxes, "mbar_wait(ring.empty(), ring.phase ^ 1);", "", "race"},

@@ -24,7 +24,7 @@ template <class Plan, bool Staged = Plan::staged> struct ResultRoom {
   static constexpr int kBytes = WarpScratch<Plan>::kBytes;
 };
 template <class Plan> struct ResultRoom<Plan, true> {
-  static constexpr int kBytes = StagedBoxes<Plan>::kBytes;
+  static constexpr int kBytes = Plan::buffers * BoxedResults<Plan>::kBytes;
 };
 
 /// What stores the results of a warp by TMA, or takes its place where the threads store them.

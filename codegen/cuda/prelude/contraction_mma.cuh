@@ -148,15 +148,13 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       constexpr int kGroup = kSteps % 2 == 0 && kM * kN > 8 ? 2 : 1;
 #pragma unroll(kM * kN > 8 ? kSteps / kGroup : 1)
       for (int s = 0; s < kSteps; s += kGroup) multiply_tf32<kGroup>(stage_a, stage_b, warp_k() * kPart + s * kStep);
-    } else if constexpr (kStep == 32) {
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) multiply_bytes(stage_a, stage_b, warp_k() * kPart + s * kStep);
     } else {
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) multiply_16bit(stage_a, stage_b, warp_k() * kPart + s * kStep);
+      for (int s = 0; s < kSteps; ++s) multiply_step(stage_a, stage_b, warp_k() * kPart + s * kStep);
     }
   }
-  INGOT_DEV void multiply_16bit(u32 stage_a, u32 stage_b, int k) {
+  /// 32 bytes of k: of 16-bit operands, or of bytes.
+  INGOT_DEV void multiply_step(u32 stage_a, u32 stage_b, int k) {
     u32 b[kN][2];
     load_b(b, stage_b, k);
 #pragma unroll
@@ -164,18 +162,10 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       u32 a[4];
       OperandA::load16(a, stage_a, warp_m() + i * 16, k);
 #pragma unroll
-      for (int j = 0; j < kN; ++j) mma_16816<MmaTraits<T>::type>(acc[i][j], a, b[j]);
-    }
-  }
-  INGOT_DEV void multiply_bytes(u32 stage_a, u32 stage_b, int k) {
-    u32 b[kN][2];
-    load_b(b, stage_b, k);
-#pragma unroll
-    for (int i = 0; i < kM; ++i) {
-      u32 a[4];
-      OperandA::load16(a, stage_a, warp_m() + i * 16, k);
-#pragma unroll
-      for (int j = 0; j < kN; ++j) mma_16832<mma_type<Plan>()>(acc[i][j], a, b[j]);
+      for (int j = 0; j < kN; ++j) {
+        if constexpr (kStep == 32) mma_16832<mma_type<Plan>()>(acc[i][j], a, b[j]);
+        else mma_16816<MmaTraits<T>::type>(acc[i][j], a, b[j]);
+      }
     }
   }
   /// `Group` steps along k. Tensor cores truncate their sums: only this much is added up there, and the rest by

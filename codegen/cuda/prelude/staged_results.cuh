@@ -15,15 +15,11 @@
 #include "prelude/tma.cuh"
 #include "prelude/warp.cuh"
 
-template <class Plan> struct StagedBoxes {
-  static constexpr int kBuffers = Plan::buffers, kBox = 16 * 128, kBytes = kBuffers * kBox;  // of a warp, without barriers
-  static_assert(Plan::warp_n % 64 == 0, "a box is 64 columns");
-};
-
 /// Boxes of 64 columns, 128 bytes a row, whose 16-byte chunks are permuted by the row.
 template <class Plan> struct BoxedResults {
   typedef typename Plan::index Index;
-  static constexpr int kColumns = 64, kPerRow = Plan::warp_n / 64, kBytes = StagedBoxes<Plan>::kBox;
+  static constexpr int kColumns = 64, kPerRow = Plan::warp_n / 64, kBytes = 16 * 128;
+  static_assert(Plan::warp_n % 64 == 0, "a box is 64 columns");
   const TensorMap *out, *in;
 
   static INGOT_DEV u32 place(u32 buffer, int row, int chunk) { return buffer + row * 128 + (chunk ^ row % 8) * 16; }
