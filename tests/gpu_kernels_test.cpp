@@ -2,7 +2,15 @@
 // mean. Without a GPU (or NVRTC) every case says that it is skipped.
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -48,44 +56,111 @@ Gpu* gpu_or_skip() {
   return nullptr;
 }
 
-void check_form(const Gpu& gpu, const Sample& sample, const EmittedKernel& emitted) {
-  INFO(sample.name << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
-  const auto binaries = compile_cuda(emitted, std::vector<std::string>{gpu.target});
-  if (!binaries) {
-    FAIL_CHECK(binaries.error().to_string());
-    return;
+/// One form of one sample, to be compiled and run.
+struct Job {
+  const Sample* sample;
+  EmittedKernel emitted;
+  Result<std::vector<runtime::KernelBinary>> binaries = make_error(ErrorKind::Internal, "not compiled");
+};
+
+/// What a GPU test has to do: everything is compiled, and the interpreter run, by all cores of the host; the GPU comes after.
+class Jobs {
+ public:
+  explicit Jobs(const Gpu& gpu) : gpu_(gpu) {}
+
+  const Sample* add(Sample sample) { return &samples_.emplace_back(std::move(sample)); }
+  void add(const Sample* sample, EmittedKernel emitted) { jobs_.emplace_back(Job{sample, std::move(emitted)}); }
+  /// Every form of `sample` whose grid is not empty.
+  void add_forms(Sample sample, const TargetTraits& planned_for) {
+    const Sample* kept = add(std::move(sample));
+    auto forms = emit_cuda(kept->kernel, planned_for);
+    if (!forms) return fails(forms.error());
+    for (EmittedKernel& emitted : forms.value())
+      if (evaluate_int(emitted.grid[0], kept->dims).value_or(0) > 0) add(kept, std::move(emitted));
   }
-  const auto outcome = run_sample_on(*gpu.api, binaries.value()[0].code, sample, emitted);
-  if (!outcome) {
-    FAIL_CHECK(outcome.error().to_string());
-    return;
+  void check() {
+    for (const Job& j : jobs_) references_.try_emplace(j.sample, make_error(ErrorKind::Internal, "not computed"));
+    std::vector<std::function<void()>> work;
+    for (auto& [sample, reference] : references_) work.push_back([&] { reference = reference_of(*sample); });
+    for (Job& j : jobs_)
+      work.push_back([&] { j.binaries = compile_cuda(j.emitted, std::vector<std::string>{gpu_.target}); });
+    std::atomic<size_t> next{0};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+      threads.emplace_back([&] {
+        for (size_t i = next++; i < work.size(); i = next++) work[i]();
+      });
+    for (std::thread& t : threads) t.join();
+    for (const Job& j : jobs_) check(j);
   }
-  CHECK(outcome.value().completed);
-  CHECK(outcome.value().worst_error <= sample.tolerance);
-}
-void check_on(const Gpu& gpu, const Sample& sample, const TargetTraits& planned_for) {
-  const auto forms = emit_cuda(sample.kernel, planned_for);
-  if (!forms) FAIL(forms.error().to_string());
-  for (const EmittedKernel& emitted : forms.value())
-    if (evaluate_int(emitted.grid[0], sample.dims).value_or(0) > 0) check_form(gpu, sample, emitted);
-}
+
+ private:
+  const Gpu& gpu_;
+  std::deque<Sample> samples_;
+  std::deque<Job> jobs_;
+  std::map<const Sample*, Result<Reference>> references_;
+
+  static void fails(const Error& e) { FAIL_CHECK(e.to_string()); }
+  void check(const Job& j) const {
+    INFO(j.sample->name << ", " << to_string(j.emitted.schedule) << "\n" << j.emitted.source);
+    const Result<Reference>& reference = references_.at(j.sample);
+    if (!reference) return fails(reference.error());
+    if (!j.binaries) return fails(j.binaries.error());
+    const EndsInTime watched(j);
+    const auto outcome = run_sample_on(*gpu_.api, j.binaries.value()[0].code, *j.sample, j.emitted, reference.value());
+    if (!outcome) return fails(outcome.error());
+    CHECK(outcome.value().completed);
+    CHECK(outcome.value().worst_error <= j.sample->tolerance);
+  }
+
+  /// A kernel that does not end blocks its process for good: then the process says which one it is, and gives up.
+  class EndsInTime {
+   public:
+    explicit EndsInTime(const Job& j) {
+      thread_ = std::thread([this, &j] {
+        std::unique_lock lock(mutex_);
+        if (ended_.wait_for(lock, std::chrono::seconds(60), [&] { return done_; })) return;
+        fmt::print(stderr, "does not end: {}, {}\n", j.sample->name, to_string(j.emitted.schedule));
+        std::_Exit(3);
+      });
+    }
+    ~EndsInTime() {
+      {
+        const std::lock_guard lock(mutex_);
+        done_ = true;
+      }
+      ended_.notify_one();
+      thread_.join();
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    bool done_ = false;
+    std::thread thread_;
+  };
+};
 
 }  // namespace
 
 TEST_CASE("kernels on a GPU agree with the interpreter", "[gpu]") {
   const Gpu* gpu = gpu_or_skip();
   if (!gpu) return;
-  for (const Sample& sample : all_samples()) check_on(*gpu, sample, gpu->traits);
-  for (const Sample& sample : {rows_matmul(20011, 24, 144, DType::F16, 49, true), rows_matmul(20011, 144, 24, DType::F16, 0, false),
-                               rows_matmul(12001, 96, 16, DType::BF16, 0, true), rows_matmul(12001, 240, 40, DType::F16, 0, false),
-                               rows_matmul(9003, 40, 232, DType::BF16, 7, true)})
-    check_on(*gpu, sample, gpu->traits);
+  Jobs jobs(*gpu);
+  for (const Sample& sample : all_samples()) jobs.add_forms(sample, gpu->traits);
+  for (const Sample& sample :
+       {rows_matmul(20011, 24, 144, DType::F16, 49, true), rows_matmul(20011, 144, 24, DType::F16, 0, false),
+        rows_matmul(12001, 96, 16, DType::BF16, 0, true), rows_matmul(12001, 240, 40, DType::F16, 0, false),
+        rows_matmul(9003, 40, 232, DType::BF16, 7, true)})
+    jobs.add_forms(sample, gpu->traits);
+  jobs.check();
 }
 
 TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
   const Gpu* gpu = gpu_or_skip();
   if (!gpu || gpu->traits.compute_capability != 90) return;
-  const Sample sample = rows_matmul(390, 264, 712, DType::F16, 49, true);
+  Jobs jobs(*gpu);
+  const Sample* sample = jobs.add(rows_matmul(390, 264, 712, DType::F16, 49, true));
   MmaProblem problem;
   problem.element = 2;
   problem.boxes = problem.a_changes = true;
@@ -100,11 +175,12 @@ TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
     s.tile = completed(problem, machine, x, 1);
     s.threads = s.tile.threads();
     s.most_blocks = 2;  // several tiles for each
-    const auto emitted = emit_cuda(sample.kernel, gpu->traits, s);
+    auto emitted = emit_cuda(sample->kernel, gpu->traits, s);
     if (!emitted) FAIL(emitted.error().to_string());
-    check_form(*gpu, sample, emitted.value());
+    jobs.add(sample, std::move(emitted).value());
     ++seen;
   }
+  jobs.check();
   CHECK(seen > 10);
 }
 
@@ -113,7 +189,9 @@ TEST_CASE("wide plans on a GPU agree too", "[gpu]") {
   if (!gpu) return;
   TargetTraits tiny = gpu->traits;
   tiny.parallel_units = 1;
-  for (const Sample& sample : all_samples()) check_on(*gpu, sample, tiny);
+  Jobs jobs(*gpu);
+  for (const Sample& sample : all_samples()) jobs.add_forms(sample, tiny);
+  jobs.check();
 }
 
 TEST_CASE("products of bytes on a GPU are exact", "[gpu]") {
@@ -123,10 +201,12 @@ TEST_CASE("products of bytes on a GPU are exact", "[gpu]") {
   constexpr ByteTypes kUs{DType::U8, DType::I8};
   samples.push_back(byte_matmul(1, 390, 520, 1040, false, true, kUs, ByteResult::Bytes));
   samples.push_back(byte_matmul(1, 130, 264, 1040, false, true, {DType::I8, DType::U8}, ByteResult::Sums));
+  Jobs jobs(*gpu);
   for (const Sample& sample : samples) {
-    check_on(*gpu, sample, gpu->traits);
-    check_on(*gpu, sample, cuda_traits(80));  // by warps, on any chip
+    jobs.add_forms(sample, gpu->traits);
+    jobs.add_forms(sample, cuda_traits(80));  // by warps, on any chip
   }
+  jobs.check();
 }
 
 // Small ones, so that all take seconds under compute-sanitizer: a test of its own, to be chosen by its tag.
@@ -160,6 +240,8 @@ TEST_CASE("a kernel of each kind on a GPU", "[gpu][sanitizer]") {
   };
   TargetTraits tiny = gpu->traits;
   tiny.parallel_units = 1;
+  Jobs jobs(*gpu);
   for (const Sample& sample : samples)
-    for (const TargetTraits& planned_for : {gpu->traits, tiny}) check_on(*gpu, sample, planned_for);
+    for (const TargetTraits& planned_for : {gpu->traits, tiny}) jobs.add_forms(sample, planned_for);
+  jobs.check();
 }

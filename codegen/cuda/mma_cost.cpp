@@ -16,8 +16,8 @@ constexpr MmaTile warps(int m, int n, int warp_m, int warp_n, int k_warps = 1) {
   return {.m = m, .n = n, .warp_m = warp_m, .warp_n = warp_n, .k_warps = k_warps};
 }
 constexpr MmaTile kCandidates[] = {
-    warps(128, 128, 64, 32), warps(64, 256, 64, 32),   warps(256, 64, 64, 32),   warps(128, 64, 64, 32),
-    warps(64, 128, 64, 32),  warps(128, 64, 32, 32),   warps(64, 128, 32, 32),   warps(64, 64, 32, 32),
+    warps(128, 128, 64, 32),  warps(64, 256, 64, 32),   warps(256, 64, 64, 32),   warps(128, 64, 64, 32),
+    warps(64, 128, 64, 32),   warps(128, 64, 32, 32),   warps(64, 128, 32, 32),   warps(64, 64, 32, 32),
     warps(64, 64, 32, 32, 2), warps(64, 32, 32, 32, 2), warps(32, 64, 32, 32, 2), warps(64, 32, 32, 32, 4),
     warps(32, 64, 32, 32, 4), warps(32, 32, 32, 32, 4), warps(32, 32, 32, 32, 8),
 };
@@ -65,13 +65,15 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
   if (x.warpgroups) {
     // Operands that are not along k lie in panels of 64.
     const bool in_panels = !p.b_along_k && p.element == 2;
-    if (machine.group_multiplies == 0 || (p.element == 4 && !x.boxes) || (in_panels && x.warp_n % 64 != 0)) return false;
+    if (machine.group_multiplies == 0 || (p.element == 4 && !x.boxes) || (in_panels && x.warp_n % 64 != 0))
+      return false;
     // Registers: two steps of A beside the sums.
-    if (x.boxes && p.a_changes && (x.warp_m != 64 || (x.groups() > 2 && x.warp_n > 96))) return false;
+    if (x.boxes && p.a_changes && (x.warp_m != 64 || (x.groups() > 2 && x.warp_n >= 96))) return false;
     if (x.boxes) {
       const bool along_k = p.a_along_k && p.b_along_k;
       x.stages = 3;
-      return p.boxes && (p.element == 2 || along_k) && box_shared_bytes(x, p.element, p.staging) <= machine.shared_limit;
+      return p.boxes && (p.element == 2 || along_k) &&
+             box_shared_bytes(x, p.element, p.staging) <= machine.shared_limit;
     }
   } else if (p.window && x.warp_m * x.warp_n > 64 * 32) {
     return false;  // no registers left for the gathers
@@ -81,7 +83,8 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
 }
 
 int row_bytes(bool along_k, int tile, int tile_k, int element) {
-  return along_k || element == 1 ? tile * (tile_k * element + 16) : tile_k * (tile * element + (element == 2 ? 16 : 32));
+  return along_k || element == 1 ? tile * (tile_k * element + 16)
+                                 : tile_k * (tile * element + (element == 2 ? 16 : 32));
 }
 
 }  // namespace
@@ -124,7 +127,10 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   const int cc = target.compute_capability;
   // What mma.sync reaches; consumer chips have half the units of a data-centre one.
   const double f16 = cc == 80 || cc == 90 || cc == 100 ? 1000 : 500;
-  m.multiplies = unit == MultiplyUnit::Bytes ? f16 * 2 : unit == MultiplyUnit::Tf32x3 ? f16 / 6 : unit == MultiplyUnit::Tf32 ? f16 / 2 : f16;
+  m.multiplies = unit == MultiplyUnit::Bytes    ? f16 * 2
+                 : unit == MultiplyUnit::Tf32x3 ? f16 / 6
+                 : unit == MultiplyUnit::Tf32   ? f16 / 2
+                                                : f16;
   const bool narrow = unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16;
   if (unit == MultiplyUnit::Bytes) m.group_multiplies = cc == 90 ? 3400 : 0;
   else m.group_multiplies = cc == 90 && narrow ? 1800 : cc == 90 && unit == MultiplyUnit::Tf32 ? 900 : 0;
@@ -151,7 +157,10 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
     const auto differs = [&](const MmaTile& x) {
       if (x.row_teams > 0) return fmt::format("rows{}", x.m) != forced;
       return fmt::format("{}x{}/{}x{}{}", x.m, x.n, x.warp_m, x.warp_n,
-                         x.in_turn ? "t" : x.boxes ? "b" : x.overlap ? "o" : "") != forced;
+                         x.in_turn   ? "t"
+                         : x.boxes   ? "b"
+                         : x.overlap ? "o"
+                                     : "") != forced;
     };
     if (!std::all_of(tiles.begin(), tiles.end(), differs)) std::erase_if(tiles, differs);
   }
@@ -175,7 +184,8 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   }
   const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
-  const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)), least = steps == 1 && p.k_known ? 1 : 2 + x.overlap;
+  const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)),
+            least = steps == 1 && p.k_known ? 1 : 2 + x.overlap;
   x.stages = std::clamp((machine.shared_limit / blocks - 1024) / stage, least, 8);
   x.stages = std::clamp(steps + x.overlap, least, x.stages);
   return x;
@@ -189,7 +199,8 @@ namespace {
 /// one by one, and 20 products of four models while the card was at its power limit. What it chooses takes 2% and 1% longer in sum
 /// than the best.
 double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
-  constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820, kLaunch = 2600;
+  constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820,
+                   kLaunch = 2600;
   constexpr double kCopies = 1.19;  // what copies cost beside all else that passes through shared memory
   const double tiles = tiles_of(p, x), rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
   const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
@@ -200,12 +211,14 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double passes = results * (!staged ? 19 : p.staging == Staging::Inputs ? 8 : 4);
   const double operands = (x.m * p.a.bytes + x.n * p.b.bytes) * k, moved = results * p.result_bytes;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
-  const double changes = p.a_changes ? x.m * k * (6 + p.a.gather * 32) / 128 : 0;  // instructions, half of the issue slots
+  const double changes =
+      p.a_changes ? x.m * k * (6 + p.a.gather * 32) / 128 : 0;  // instructions, half of the issue slots
   const double main = std::max({multiplies, copies / machine.shared_bytes, filled, operands / kL2, changes});
   const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), work = p.result_work + (staged ? 3.7 : 9.9);
   const double stored = results * work / (128 * std::min(kWarpIssue * team, kMostIssue));
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;
-  const double shared = std::max({(kCopies * copies + passes) / machine.shared_bytes, (operands + moved) / kL2, all / kMemory});
+  const double shared =
+      std::max({(kCopies * copies + passes) / machine.shared_bytes, (operands + moved) / kL2, all / kMemory});
   const double residents = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
   const double busy = std::max({main, shared, (main + stored + kGap) / residents});
   return rounds * busy + std::max(main + stored - busy, 0.0) + kLaunch;
@@ -238,9 +251,9 @@ double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const Mm
   // The warps of a block are in step: one gathers, multiplies or stores while another does the same. Another block of the
   // SM fills the gaps; a warpgroup's product runs beside its gathers, but for the wait at the end of a step.
   const double gaps = x.warpgroups ? (x.overlap ? 40 : 120) * k / x.k : 0;
-  const double main = together > 1    ? std::max(work, gathers) + 0.3 * std::min(work, gathers)
+  const double main = together > 1   ? std::max(work, gathers) + 0.3 * std::min(work, gathers)
                       : x.warpgroups ? std::max(work, gathers) + gaps
-                                      : work + gathers;
+                                     : work + gathers;
   const double fill = 800 + stage / 20.0;
   const double overlapped = std::max(std::max(main, results), (main + fill + results) / together);
   const double latency = 1500 + fill + 60 * k / x.k + (cluster > 1 ? 1500 : 0) + 150 * x.k_warps;

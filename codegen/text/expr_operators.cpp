@@ -129,15 +129,6 @@ static std::optional<Expr> exact_enough_reciprocal(const Expr& e) {
   return Expr::real(DType::F32, 1.0 / e.float_value());
 }
 
-bool ExprPrinter::has_form_of_one_plus(const Expr& e) const {
-  return e.op() == ExprOp::Call && (e.fn() == Fn::Erf || e.fn() == Fn::Tanh) && has_fast_form(e) && !has_value(e);
-}
-
-ExprPrinter::Text ExprPrinter::one_plus_text(const Expr& e) {
-  include("math.cuh");
-  return call_text(e.fn() == Fn::Erf ? "fast_one_plus_erf" : "fast_one_plus_tanh", e.args());
-}
-
 ExprPrinter::Text ExprPrinter::binary_text(const Expr& e) {
   const Expr &a = e.arg(0), &b = e.arg(1);
   const DType type = a.type();
@@ -162,12 +153,12 @@ ExprPrinter::Text ExprPrinter::binary_text(const Expr& e) {
   if (is_integer(type)) return integer_binary_text(e);
   switch (e.op()) {
     case ExprOp::Add:
-      if (a.is_const(1) && has_form_of_one_plus(b)) return one_plus_text(b);
-      if (b.is_const(1) && has_form_of_one_plus(a)) return one_plus_text(a);
+      if (const Expr* call = one_plus_of(e)) return one_plus_text(*call);
       return infix("+", 12, a, b);
     case ExprOp::Sub: return infix("-", 12, a, b);
     case ExprOp::Mul:
       if (a.is_const(-1)) return {"-" + bracket(text(b), 15), 14};
+      if (const auto gelu = gelu_text(e)) return *gelu;
       return infix("*", 13, a, b);
     case ExprOp::Div:
       if (!approximate || type != DType::F32) return infix("/", 13, a, b);

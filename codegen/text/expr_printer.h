@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -116,8 +117,17 @@ class ExprPrinter {
     const bool known = e.fn() == Fn::Exp || e.fn() == Fn::Erf || e.fn() == Fn::Tanh || e.fn() == Fn::Sigmoid;
     return approximate && known && e.type() == DType::F32;
   }
+  // gelu_forms.cpp
   /// A call to which 1 is added at no cost, as in Gelu.
   bool has_form_of_one_plus(const Expr& e) const;
+  /// The call if e is 1 and such a call.
+  const Expr* one_plus_of(const Expr& e) const;
+  Text one_plus_text(const Expr& call);
+  Text half_one_plus_tanh_text(const Expr& y);
+  /// The factors of a product of products, and the numbers among them multiplied.
+  void factors_of(const Expr& product, std::vector<Expr>& factors, double& number) const;
+  /// A product with a factor 1 + erf(x / sqrt(2)), where x is another one, or 1 + tanh(y).
+  std::optional<Text> gelu_text(const Expr& product);
   const std::string* find_value(const Expr& e) const;
   const Bound* find_symbol(const std::string& name) const;
   bool has_load(const Expr& e);
@@ -134,7 +144,6 @@ class ExprPrinter {
   Text leaf_text(const Expr& e);
   Text constant_text(const Expr& e);
   Text binary_text(const Expr& e);
-  Text one_plus_text(const Expr& call);
   Text integer_binary_text(const Expr& e);
   Text cast_text(const Expr& e);
   Text select_text(const Expr& e);

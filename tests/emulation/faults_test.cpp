@@ -88,8 +88,10 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
-  for (const char* loop : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention, kAttentionBoxes})  // what it includes is planted into its text
-    if (source.find(fmt::format("#include \"{}\"", loop)) != std::string::npos && loop != fault.file) source = inlined(source, loop);
+  for (const char* loop : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention,
+                           kAttentionBoxes})  // what it includes is planted into its text
+    if (source.find(fmt::format("#include \"{}\"", loop)) != std::string::npos && loop != fault.file)
+      source = inlined(source, loop);
   if (*fault.file) source = inlined(source, fault.file);
   REQUIRE(source.find(fault.before) != std::string::npos);
   emitted.source = replace_all(source, fault.before, fault.after);
@@ -197,10 +199,11 @@ TEST_CASE("faults in the main loop of warpgroups", "[emulated]") {
   const Fault faults[] = {
       {"no barrier before a stage is used", kWgmma, "fence_proxy_async();\n      cta_sync();", "fence_proxy_async();",
        "race"},
-      {"no fence between copies and products", kWgmma, "fence_proxy_async();\n      cta_sync();", "cta_sync();", "fence"},
+      {"no fence between copies and products", kWgmma, "fence_proxy_async();\n      cta_sync();", "cta_sync();",
+       "fence"},
       {"one copy too few is waited for", kWgmma, "cp_async_wait<kAhead - 1>()", "cp_async_wait<kAhead>()", "race"},
       {"the stage in use is overwritten", kWgmma, "copy_a(free, step", "copy_a(now, step", "race"},
-      {"the wrong 16 steps of k", kProduct, "stage + x * 128 + k * kSize", "stage + x * 128 + k * 2 * kSize", "wrong"},
+      {"the wrong 16 steps of k", kProduct, "x * 128 + k * kSize :", "x * 128 + k * 2 * kSize :", "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
 }
@@ -216,30 +219,51 @@ Schedule one_block_of(const MmaTile& tile) {
 }
 
 TEST_CASE("faults in products of rows", "[emulated]") {
-  const Schedule schedule = one_block_of({.m = 64, .n = 24, .k = 152, .warp_m = 64, .warp_n = 24, .stages = 2, .warpgroups = true, .boxes = true, .row_teams = 2});
+  const Schedule schedule = one_block_of({.m = 64,
+                                          .n = 24,
+                                          .k = 152,
+                                          .warp_m = 64,
+                                          .warp_n = 24,
+                                          .stages = 2,
+                                          .warpgroups = true,
+                                          .boxes = true,
+                                          .row_teams = 2});
   const Fault faults[] = {
       {"a tile is not waited for", kRowsOfProduct, "mbar_wait(memory.full(team, slot), phase);", "", "race"},
-      {"a stage is sent for before it is free", kRowsOfProduct, "mbar_wait(memory.empty(team, slot), phase);", "", "race"},
+      {"a stage is sent for before it is free", kRowsOfProduct, "mbar_wait(memory.empty(team, slot), phase);", "",
+       "race"},
       {"weights are not waited for", kRowsOfProduct, "mbar_wait(memory.have_weights(), 0);", "", "race"},
-      {"operands change while they are multiplied", kRowsOfProduct, "operands[g / kTogether % 2]", "operands[0]", "operand-changed"},
+      {"operands change while they are multiplied", kRowsOfProduct, "operands[g / kTogether % 2]", "operands[0]",
+       "operand-changed"},
       {"the gate of the wrong row", kChanged, "sides.of[q % 2]", "sides.of[q / 2]", "wrong"},
       {"rows behind the last are stored", kStaged, "(m_end - m < 16 ? m_end - m : 16)", "16", "global-out-of-bounds"},
-      {"the last columns take another's place", kStaged, "sts(word(lane / 4 + 8), words[1]);", "sts(word(lane / 4), words[1]);", "wrong"},
+      {"the last columns take another's place", kStaged, "sts(word(lane / 4 + 8), words[1]);",
+       "sts(word(lane / 4), words[1]);", "wrong"},
   };
   for (const Fault& fault : faults) plant(rows_matmul(455, 24, 152, DType::F16, 1, true), fault, &schedule);
   plant(rows_matmul(100, 24, 152, DType::F16, 1, true),
-        {"rows behind the last are read", kRowsOfProduct, "(row < rows ? row : rows - 1)", "row", "uninitialised"}, &schedule);
+        {"rows behind the last are read", kRowsOfProduct, "(row < rows ? row : rows - 1)", "row", "uninitialised"},
+        &schedule);
 }
 
 TEST_CASE("faults in the main loop of boxes", "[emulated]") {
-  const Schedule schedule = one_block_of({.m = 64, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 3, .warpgroups = true, .overlap = true, .boxes = true, .in_turn = true});
+  const Schedule schedule = one_block_of({.m = 64,
+                                          .n = 64,
+                                          .k = 64,
+                                          .warp_m = 64,
+                                          .warp_n = 64,
+                                          .stages = 3,
+                                          .warpgroups = true,
+                                          .overlap = true,
+                                          .boxes = true,
+                                          .in_turn = true});
   const Sample sample = matmul(1, 150, 72, 264, false, true, DType::F16);
   const Fault faults[] = {
       {"a stage is sent for before it is free", kBoxes, "mbar_wait(ring.empty(), ring.phase ^ 1);", "", "race"},
       {"products do not wait for a stage", kBoxes, "mbar_wait(ring.full(), ring.phase);", "", "race"},
       {"a stage is free while it is multiplied", kBoxes, "product.template wait<1>();", "", "race"},
       {"the barriers' start is not fenced", kBoxes, "fence_mbar_init();", "", "not-fenced"},
-      {"no barrier behind it", kBoxes, "  ring.clear_rest();\n  cta_sync();", "", "race"},
+      {"no barrier behind it", kBoxes, "  ring.clear_rest();\n  cta_sync();", "", "mbarrier-not-initialised"},
       {"a tile too few", kBoxes, "ring.skip((Ring::kTeams - 1) * steps);", "", "deadlock"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
@@ -255,18 +279,24 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
   narrow.tile.n = narrow.tile.warp_n = 32;
   for (const Fault& fault : in_chunks) plant(sample, fault, &narrow);
   const Fault in_boxes[] = {
-      {"a box leaves before all of it is there", kStaged, "fence_proxy_async();\n    warp_sync();", "", "missing-proxy-fence"},
+      {"a box leaves before all of it is there", kStaged, "fence_proxy_async();\n    warp_sync();", "",
+       "missing-proxy-fence"},
       {"an input is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
-      {"an input takes the place of what is on its way out", kStaged, "if (!leads()) return;\n      bulk_wait_read<0>();",
-       "if (!leads()) return;", "in-flight"},
+      {"an input takes the place of what is on its way out", kStaged,
+       "if (!leads()) return;\n      bulk_wait_read<0>();", "if (!leads()) return;", "in-flight"},
       {"the wrong half of a box", kStaged, "(chunk ^ row % 8)", "(chunk ^ row % 4)", "wrong"},
-      {"columns behind the last read inputs", kStaged, "return n < n_end ? n : n_end - 2;", "return n;", "global-out-of-bounds"},
+      {"columns behind the last read inputs", kStaged, "return n < n_end ? n : n_end - 2;", "return n;",
+       "global-out-of-bounds"},
   };
   for (const Fault& fault : in_boxes) plant(residual_matmul(1, 150, 72, 264, DType::F16), fault, &schedule);
   const Fault in_registers[] = {
-      {"rows are changed before they are there", kBoxes, "if (step + 1 < steps) {\n        mbar_wait(ring.full(), ring.phase);", "if (step + 1 < steps) {", "race"},
-      {"a stage is free while its weights are multiplied", kBoxes, "product.template wait<0>();\n      wgmma_operands(now);\n      release(slot);", "release(slot);\n      product.template wait<0>();", "race"},
-      {"gates behind the end of k", kChanged, "prologue.depth(at < k_end ? at : k_end - 2)", "prologue.depth(at)", "global-out-of-bounds"},
+      {"rows are changed before they are there", kBoxes,
+       "if (step + 1 < steps) {\n        mbar_wait(ring.full(), ring.phase);", "if (step + 1 < steps) {", "race"},
+      {"a stage is free while its weights are multiplied", kBoxes,
+       "product.template wait<0>();\n      wgmma_operands(now);\n      release(slot);",
+       "release(slot);\n      product.template wait<0>();", "race"},
+      {"gates behind the end of k", kChanged, "prologue.depth(at < k_end ? at : k_end - 2)", "prologue.depth(at)",
+       "global-out-of-bounds"},
       {"the wrong chunk of a row", kBoxes, "((s * 2 + lane / 16) ^ row % 8)", "(s * 2 + lane / 16)", "wrong"},
   };
   for (const Fault& fault : in_registers) plant(rows_matmul(150, 72, 264, DType::F16, 1, false), fault, &schedule);
@@ -274,11 +304,15 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
   two.tile.n = two.tile.warp_n = 128;
   two.threads = two.tile.threads();
   plant(matmul(1, 390, 136, 72, false, true, DType::F16),
-        {"a box is written while it leaves", kStaged, "if (leads()) bulk_commit();  // an empty one", "// an empty one", "in-flight"}, &two);
+        {"a box is written while it leaves", kStaged, "if (leads()) bulk_commit();  // an empty one", "// an empty one",
+         "in-flight"},
+        &two);
   const Fault in_groups[] = {
-      {"rows of a group are combined before they are there", kResults, "Scratch::put(mine, acc + c / 2);\n    bar_sync(barrier, Threads);",
+      {"rows of a group are combined before they are there", kResults,
+       "Scratch::put(mine, acc + c / 2);\n    bar_sync(barrier, Threads);",
        "Scratch::put(mine, acc + c / 2);\n    warp_sync();", "shared-race"},
-      {"the next chunk overwrites rows", kResults, "epilogue.load(batch, m, n));\n    }\n    bar_sync(barrier, Threads);",
+      {"the next chunk overwrites rows", kResults,
+       "epilogue.load(batch, m, n));\n    }\n    bar_sync(barrier, Threads);",
        "epilogue.load(batch, m, n));\n    }\n    warp_sync();", "shared-race"},
       {"groups behind the last one are stored", kResults, "has = i < kWork && m < m_end && n < n_end;",
        "has = i < kWork && n < n_end;", "global-out-of-bounds"},
@@ -286,8 +320,8 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
   };
   for (const Fault& fault : in_groups) plant(largest_of_rows(11, 14, 136, 72, DType::F16, 2), fault, &schedule);
   plant(conv(2, 64, 7, 9, 40, 3, 1, true, DType::F16),
-        {"the wrong tap of a window", kBoxes, "tap % Plan::taps_w * Plan::dilation_w", "tap / Plan::taps_w * Plan::dilation_w",
-         "wrong"},
+        {"the wrong tap of a window", kBoxes, "tap % Plan::taps_w * Plan::dilation_w",
+         "tap / Plan::taps_w * Plan::dilation_w", "wrong"},
         &schedule);
 }
 
@@ -313,20 +347,22 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
   Schedule schedule;
   schedule.kind = Schedule::Kind::Attention;
   schedule.unit = MultiplyUnit::F16;
-  schedule.tile = {.m = 128, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 2, .warpgroups = true, .boxes = true};
+  schedule.tile = {
+      .m = 128, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 2, .warpgroups = true, .boxes = true};
   schedule.threads = schedule.tile.threads();
   schedule.most_blocks = 1;  // so that it has more tiles than stages
   const Fault faults[] = {
       {"a stage is filled before it is free", kAttentionBoxes, "mbar_wait(empty(), phase ^ 1);", "", "race"},
       {"products do not wait for a stage", kAttentionBoxes, "mbar_wait(full(), phase);", "", "race"},
-      {"keys are free while they are multiplied", kAttentionBoxes, "      wgmma_wait<1>();", "", "wgmma-accumulator-touched"},
+      {"keys are free while they are multiplied", kAttentionBoxes, "      wgmma_wait<1>();", "",
+       "wgmma-accumulator-touched"},
       {"values are free while they are multiplied", kAttentionBoxes,
        "      wgmma_wait<0>();\n      wgmma_results(this->acc);\n      wgmma_operands", "      wgmma_operands",
        "wgmma-accumulator-touched"},
       {"queries are given back twice", kAttentionBoxes, "    memory.queries.wait_full();\n    memory.keys",
        "    memory.queries.wait_full();\n    memory.queries.release();\n    memory.keys", "deadlock"},
-      {"queries are not given back", kAttentionBoxes, "    memory.queries.release();\n    memory.values", "    memory.values",
-       "deadlock"},
+      {"queries are not given back", kAttentionBoxes, "    memory.queries.release();\n    memory.values",
+       "    memory.values", "deadlock"},
       {"the barriers' start is not fenced", kAttentionBoxes, "fence_mbar_init();", "", "not-fenced"},
       {"earlier results keep their scale", kAttentionBoxes, "this->rescale(scale);", "", "wrong"},
       {"every warpgroup takes the same queries", kAttentionBoxes, "memory.query_stage() + group() * 64 * 128",
@@ -359,10 +395,12 @@ TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
   schedule.tile = {.m = 64, .n = 64, .k = 32, .warp_m = 32, .warp_n = 32, .k_warps = 2, .stages = 3};
   schedule.threads = schedule.tile.threads();
   const Fault faults[] = {
-      {"values are combined before they are all there", kTile, "    cta_sync();\n#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups",
+      {"values are combined before they are all there", kTile,
+       "    cta_sync();\n#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups",
        "#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups", "shared-race"},
       {"a tile begins inside a group", kTile, "* Plan::step_m, at / rows", "* Plan::tile_m, at / rows", "wrong"},
-      {"a row is left out", kTile, "for (int j = 1; j < Plan::together; ++j)", "for (int j = 2; j < Plan::together; ++j)", "wrong"},
+      {"a row is left out", kTile, "for (int j = 1; j < Plan::together; ++j)",
+       "for (int j = 2; j < Plan::together; ++j)", "wrong"},
       {"groups behind the last one are stored", kTile, "if (c >= kAcross || m >= m_end || n >= n_end) continue;",
        "if (c >= kAcross || n >= n_end) continue;", "global-out-of-bounds"},
   };

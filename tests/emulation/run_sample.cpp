@@ -151,10 +151,16 @@ Result<std::vector<Tensor>> expected_outputs(const Sample& sample, std::vector<T
   return buffers;
 }
 
+Result<Reference> reference_of(const Sample& sample, uint64_t seed) {
+  Reference r;
+  r.buffers = random_buffers(sample, seed);
+  r.want = INGOT_TRY(expected_outputs(sample, r.buffers));
+  return r;
+}
+
 Result<Outcome> run_sample_on(const DriverApi& api, const std::vector<uint8_t>& image, const Sample& sample,
-                              const EmittedKernel& emitted, uint64_t seed) {
-  const std::vector<Tensor> buffers = random_buffers(sample, seed);
-  const std::vector<Tensor> want = INGOT_TRY(expected_outputs(sample, buffers));
+                              const EmittedKernel& emitted, const Reference& reference) {
+  const auto& [buffers, want] = reference;
   DeviceBuffers device(api, sample.kernel, buffers);
   const DriverStatus status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
   if (status != kSuccess && status != kErrorLaunchFailed) return api.error(status, "launch_kernel");
@@ -173,7 +179,8 @@ Result<Outcome> run_sample_on(const DriverApi& api, const std::vector<uint8_t>& 
 Result<Outcome> run_sample(const Sample& sample, const EmittedKernel& emitted, uint64_t seed) {
   emulation::launch_options().seed = seed;
   const auto image = INGOT_TRY(emulation::emulate_module(emitted.source));
-  Outcome outcome = INGOT_TRY(run_sample_on(emulation::emulated_driver(), image, sample, emitted, seed));
+  const Reference reference = INGOT_TRY(reference_of(sample, seed));
+  Outcome outcome = INGOT_TRY(run_sample_on(emulation::emulated_driver(), image, sample, emitted, reference));
   outcome.faults = emulation::last_report().faults;
   outcome.completed = emulation::last_report().completed;
   return outcome;

@@ -191,7 +191,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     if (threadIdx.x % 32 == 0) mbar_arrive(ring.shared + Ring::kBarriers + slot * 16 + 8);
   }
   INGOT_DEV void multiply(Index steps) {
-    const u32 next_turn = ring.turn((Product::team() + 1) % Ring::kTeams);
+    const u32 next_turn = ring.turn((product.team() + 1) % Ring::kTeams);
     u32 before = ring.slot;
     product.clear();
 #pragma unroll 1
@@ -211,7 +211,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
   }
   /// The rows of this warp at `step`, as the tensor cores take them.
   INGOT_DEV void load(Index step, u32 (&words)[4][4]) const {
-    const int lane = threadIdx.x % 32, row = Product::group_m() + threadIdx.x / 32 % 4 * 16 + lane % 16;
+    const int lane = threadIdx.x % 32, row = product.group_m() + product.warp % 4 * 16 + lane % 16;
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
       ldmatrix4(ring.stage_a() + row * 128 + ((s * 2 + lane / 16) ^ row % 8) * 16, words[s]);
@@ -220,7 +220,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
   }
   /// The same with rows that are changed on their way: those of the next step while this one is multiplied.
   INGOT_DEV void multiply_changed(Index steps) {
-    const u32 next_turn = ring.turn((Product::team() + 1) % Ring::kTeams);
+    const u32 next_turn = ring.turn((product.team() + 1) % Ring::kTeams);
     u32 next[4][4], now[4][4];
     product.clear();
     if (steps > 0) {
@@ -248,21 +248,21 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
   }
   template <class Epilogue>
   INGOT_DEV void store(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end) const {
-    const u32 all = ring.shared + Ring::kRing, scratch = all + threadIdx.x / 32 * Ring::kWarp;
+    const u32 all = ring.shared + Ring::kRing, scratch = all + product.warp * Ring::kWarp;
     if constexpr (Plan::together > 1) {
-      const int team = Product::team();
+      const int team = product.team();
       store_groups<Plan, Ring::kReaders * 32>(product.acc[0], epilogue, at.batch, at.m, at.n, m_end, n_end, scratch,
                                               all + team * Ring::kReaders * Ring::kWarp, team + 1);
     } else {
-      store_rows<Plan>(product.acc, epilogue, at.batch, first_row(at), at.n + Product::group_n(), m_end, n_end, scratch);
+      store_rows<Plan>(product.acc, epilogue, at.batch, first_row(at), at.n + product.group_n(), m_end, n_end, scratch);
     }
   }
   /// The first row of this warp.
-  static INGOT_DEV Index first_row(const TilePlace<Index>& at) { return at.m + Product::group_m() + threadIdx.x / 32 % 4 * 16; }
+  INGOT_DEV Index first_row(const TilePlace<Index>& at) const { return at.m + product.group_m() + product.warp % 4 * 16; }
   template <class Epilogue>
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, const TensorMap* out, const TensorMap* in, Index m_end,
                      Index n_end, Index steps) {
-    const int team = Product::team(), warp = threadIdx.x / 32;
+    const int team = product.team(), warp = product.warp;
     typename ResultsByBox<Plan, Epilogue>::Type staged{&epilogue, {out, in}, ring.shared + Ring::kRing + warp * Ring::kWarp, ring.inputs(warp)};
     staged.m_end = m_end;
     staged.n_end = n_end;
@@ -271,7 +271,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
 #pragma unroll 1
     for (Index t = blockIdx.x + (Index)team * gridDim.x; t < tiles.total; t += Ring::kTeams * gridDim.x) {
       const TilePlace<Index> at = tiles.place(t);
-      if constexpr (Plan::staged) staged.begin(at.batch, first_row(at), at.n + Product::group_n());
+      if constexpr (Plan::staged) staged.begin(at.batch, first_row(at), at.n + product.group_n());
       if constexpr (Plan::in_turn) {
         mbar_wait(ring.turn(team), turn);
         turn ^= 1;
@@ -295,6 +295,7 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
                                  const PrologueA& prologue, const Epilogue& epilogue, typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
                                  typename Plan::index k_end, u32 shared) {
   typedef typename Plan::index Index;
+  const int warp = WgmmaProduct<Plan>::warp_of_thread();
   const TileGrid<Plan> tiles(batches, m_end, n_end);
   const Index steps = Plan::window ? (Index)Plan::taps * BoxSender<Plan>::kPerTap : (k_end + Plan::tile_k - 1) / Plan::tile_k;
   BoxRing<Plan> ring(shared);
@@ -305,13 +306,13 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
   }
   ring.clear_rest();
   cta_sync();
-  if (warp_uniform(threadIdx.x / 128) == Plan::groups) {
+  if (warp / 4 == Plan::groups) {
     share_registers<Plan, true>();
     if (threadIdx.x == Plan::groups * 128) BoxSender<Plan>{a, b, steps, ring}.send_all(tiles);
   } else {
     share_registers<Plan, false>();
     pdl_begin();
-    BoxMultiplier<Plan, PrologueA> multiplier{{}, ring, &prologue, k_end, {}};
+    BoxMultiplier<Plan, PrologueA> multiplier{WgmmaProduct<Plan>(warp), ring, &prologue, k_end, {}};
     multiplier.run(epilogue, tiles, out, in, m_end, n_end, steps);
   }
 }

@@ -22,7 +22,7 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
     for (int i = 0; i < Product::kM; ++i) {
 #pragma unroll
       for (int j = 0; j < Product::kN; j += 4) {
-        const int m = Product::group_m() + i * 64 + warp * 16 + lane / 4, n = Product::group_n() + j * 2 + lane % 4 * 2;
+        const int m = this->group_m() + i * 64 + warp * 16 + lane / 4, n = this->group_n() + j * 2 + lane % 4 * 2;
         Results::put_fragment(shared, m, n, this->acc[i] + j, first);
       }
     }

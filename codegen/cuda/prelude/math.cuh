@@ -96,7 +96,6 @@ INGOT_DEV float fast_one_plus_erf(float x) {
   const float rest = fast_exp2(p);
   return x < 0 ? rest : 2.0f - rest;
 }
-
 template <class T> constexpr bool kIsFloat = false;
 template <> constexpr bool kIsFloat<float> = true;
 template <> constexpr bool kIsFloat<double> = true;
@@ -123,6 +122,20 @@ template <> INGOT_DEV float ingot_min(float a, float b) {
   float r = a < b || a != a ? a : b;
   INGOT_PTX(if constexpr (kArch >= 80) asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));)
   return r;
+}
+
+/// x * (1 + erf(x / sqrt(2))) / 2 is max(x, 0) - |x| * 2^P(|x|): fast_one_plus_erf with its numbers for this x. Infinity is made finite
+/// first, for which the second term is zero.
+INGOT_DEV float fast_gelu(float x) {
+  const float y = ingot_min(x, 1e30f), a = fabsf(y);
+  float p = fmaf(a, -1.81691996e-6f, 6.12955628e-5f);
+  p = fmaf(a, p, -9.28549562e-4f);
+  p = fmaf(a, p, 8.50163959e-3f);
+  p = fmaf(a, p, -5.39501831e-2f);
+  p = fmaf(a, p, -4.58471596e-1f);
+  p = fmaf(a, p, -1.15124917f);
+  p = fmaf(a, p, -0.999995351f);
+  return fmaf(-a, fast_exp2(p), fmaxf(x, 0.0f));
 }
 
 // Float division, remainder and modulus; the integer forms are in integer.cuh.

@@ -23,36 +23,46 @@ template <class Plan> struct WgmmaProduct {
   static constexpr bool kAlongA = Plan::a_along_k || kSize == 1, kAlongB = Plan::b_along_k || kSize == 1;
   static_assert(kSize == 2 || (kAlongA && kAlongB), "32-bit operands lie along k");
   typedef typename MmaTraits<typename Plan::element>::sum Sum;
+  int warp, group;  // of the block's, those of this thread
   Sum acc[kM][kN];
 
-  static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }
-  static INGOT_DEV int group_m() { return group() % kGroupsM * Plan::warp_m; }
-  static INGOT_DEV int group_n() { return group() / kGroupsM % kGroupsN * Plan::warp_n; }
+  /// `of`: warp_of_thread(), called before warps take different ways: then the assembler knows it for one number of all lanes, and
+  /// what is computed from it (descriptors, above all) stays in uniform registers.
+  INGOT_DEV explicit WgmmaProduct(int of = warp_of_thread()) : warp(of), group(of / 4) {}
+  static INGOT_DEV int warp_of_thread() { return warp_uniform(threadIdx.x / 32); }
+  INGOT_DEV int group_m() const { return group % kGroupsM * Plan::warp_m; }
+  INGOT_DEV int group_n() const { return group / kGroupsM % kGroupsN * Plan::warp_n; }
   /// Of the warpgroups that share a tile, the team this one is in: one team, as a rule.
-  static INGOT_DEV int team() { return group() / (kGroupsM * kGroupsN); }
+  INGOT_DEV int team() const { return group / (kGroupsM * kGroupsN); }
 
   INGOT_DEV void clear() {
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
 #pragma unroll
       for (int j = 0; j < kN; ++j) acc[i][j] = 0;
+      wgmma_results(acc[i]);  // not later: a product may read them once the fence is passed
     }
   }
-  /// The descriptor of 32 bytes of k from `k` on, from row or column `x` on.
-  template <bool AlongK> static INGOT_DEV u64 operand(u32 stage, int x, int k) {
-    return AlongK ? wgmma_desc(stage + x * 128 + k * kSize, 16, 1024, kSwizzle128)
-                  : wgmma_desc(stage + x / 64 * kPanel + k * 128, kPanel, 1024, kSwizzle128);
+  /// The descriptor of the first 32 bytes of k, from row or column `x` on.
+  template <bool AlongK> static INGOT_DEV u64 operand(u32 stage, int x) {
+    return AlongK ? wgmma_desc(stage + x * 128, 16, 1024, kSwizzle128)
+                  : wgmma_desc(stage + x / 64 * kPanel, kPanel, 1024, kSwizzle128);
+  }
+  /// The same for `k` and `x` further on: shared memory ends before the address in it would.
+  template <bool AlongK> static INGOT_DEV u64 further(u64 first, int x, int k) {
+    const u32 add = (u32)(AlongK ? x * 128 + k * kSize : x / 64 * kPanel + k * 128) >> 4;
+    return (first & ~(u64)0xFFFFFFFF) | ((u32)first + add);
   }
   INGOT_DEV void start(u32 stage_a, u32 stage_b) {
+    const u64 a = operand<kAlongA>(stage_a, group_m()), b = operand<kAlongB>(stage_b, group_n());
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < Plan::tile_k; k += kStep) {
-      const u64 b = operand<kAlongB>(stage_b, group_n(), k);
 #pragma unroll
       for (int i = 0; i < kM; ++i) {
-        const u64 a = operand<kAlongA>(stage_a, group_m() + i * 64, k);
-        if constexpr (kSize == 1) wgmma_bytes<kType>(acc[i], a, b, 1);
-        else wgmma<kType, !kAlongA, !kAlongB>(acc[i], a, b, 1);
+        const u64 rows = further<kAlongA>(a, i * 64, k), columns = further<kAlongB>(b, 0, k);
+        if constexpr (kSize == 1) wgmma_bytes<kType>(acc[i], rows, columns, 1);
+        else wgmma<kType, !kAlongA, !kAlongB>(acc[i], rows, columns, 1);
       }
     }
     wgmma_commit();
@@ -60,10 +70,11 @@ template <class Plan> struct WgmmaProduct {
   /// The same with 64 rows of A in registers, 16 of k in each fragment.
   INGOT_DEV void start_with(const u32 (&a)[4][4], u32 stage_b) {
     static_assert(kM == 1 && kSize == 2, "A of 64 rows and 16 bits");
+    const u64 b = operand<Plan::b_along_k>(stage_b, group_n());
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < 4; ++s)
-      wgmma_ra<kType, !Plan::b_along_k>(acc[0], a[s], operand<Plan::b_along_k>(stage_b, group_n(), s * 16), 1);
+      wgmma_ra<kType, !Plan::b_along_k>(acc[0], a[s], further<Plan::b_along_k>(b, 0, s * 16), 1);
     wgmma_commit();
   }
   template <int InFlight> INGOT_DEV void wait() {
