@@ -73,7 +73,7 @@ class RowsPrinter : public CudaPrinter {
   RowsPrinter(const Kernel& kernel, const Schedule& schedule, bool i32, RowShared shared)
       : CudaPrinter(kernel, schedule, i32),
         shared_(shared),
-        lanes_per_row_(schedule.threads / schedule.rows_per_block) {}
+        lanes_per_row_(schedule.threads / schedule.rows_per_block * schedule.cluster_k) {}
   void print();
 
  protected:

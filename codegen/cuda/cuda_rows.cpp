@@ -1,4 +1,5 @@
-// Rows: lanes that share a point of the domain divide its loops and reductions among them.
+// Rows: lanes that share a point of the domain divide its loops and reductions among them. Where they are those of several blocks
+// (a cluster), each block has all of the scratch arrays: what a lane stores goes to all of them.
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_printers.h"
@@ -20,6 +21,10 @@ void RowsPrinter::print() {
   out_.splice(signature() + " {");
   out_.open_silently();
   bind_dims();
+  if (schedule_.cluster_k > 1) {
+    expr_.include("sync.cuh");
+    out_.line("cluster_sync();  // the other blocks are there");
+  }
   wait_for_inputs();
   if (shared_.total_bytes > 0) {
     expr_.include("memory.cuh");
@@ -27,8 +32,10 @@ void RowsPrinter::print() {
   }
   const int rows_per_block = schedule_.rows_per_block;
   if (rows_per_block == 1) {
-    out_.line("const int lane = (int)threadIdx.x;");
-    out_.line(fmt::format("const {} row = ({})blockIdx.x;", type, type));
+    const bool one = schedule_.cluster_k == 1;
+    out_.line(one ? std::string("const int lane = (int)threadIdx.x;")
+                  : fmt::format("const int lane = (int)cluster_rank() * {} + (int)threadIdx.x;", schedule_.threads));
+    out_.line(fmt::format("const {0} row = ({0})blockIdx.x{1};", type, one ? "" : fmt::format(" / {}", schedule_.cluster_k)));
   } else {
     const std::string rows = expr_.named(total_of(kernel_.domain), "rows");
     guarded_ = lanes_per_row_ < 32;
@@ -64,7 +71,7 @@ void RowsPrinter::order_accesses(const Stmt& stmt) {
   for (int b : writes) conflict |= dirty_.count(b) > 0 || read_since_.count(b) > 0;
   if (conflict) {
     expr_.include("sync.cuh");
-    out_.line(lanes_per_row_ > 32 ? "cta_sync();" : "warp_sync();");
+    out_.line(schedule_.cluster_k > 1 ? "cluster_sync();" : lanes_per_row_ > 32 ? "cta_sync();" : "warp_sync();");
     dirty_.clear();
     read_since_.clear();
   }
@@ -86,8 +93,9 @@ std::string RowsPrinter::element(int buffer, const std::string& index) {
 void RowsPrinter::store_element(int buffer, const std::string& index, const std::string& value) {
   if (!is_scratch(buffer)) return CudaPrinter::store_element(buffer, index, value);
   const DType type = buffer_type(buffer);
-  out_.line(fmt::format("sts<{}>({} + ({}) * {}, {});", c_storage_type(type), buffer_name(buffer), index, size_of(type),
-                        to_storage(type, value)));
+  const std::string store = schedule_.cluster_k > 1 ? fmt::format("sts_all<{}, {}>", schedule_.cluster_k, c_storage_type(type))
+                                                    : fmt::format("sts<{}>", c_storage_type(type));
+  out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(type), to_storage(type, value)));
 }
 
 int RowsPrinter::access_bytes(int buffer) const {
@@ -100,7 +108,8 @@ std::string RowsPrinter::vector_load(int buffer, int width, const std::string& i
 }
 void RowsPrinter::store_vector(int buffer, const std::string& index, const std::string& vector) {
   if (!is_scratch(buffer)) return CudaPrinter::store_vector(buffer, index, vector);
-  out_.line(fmt::format("sts_vec({} + ({}) * {}, {});", buffer_name(buffer), index, size_of(buffer_type(buffer)), vector));
+  const std::string store = schedule_.cluster_k > 1 ? fmt::format("sts_vec_all<{}>", schedule_.cluster_k) : "sts_vec";
+  out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(buffer_type(buffer)), vector));
 }
 
 void RowsPrinter::alloc(const Alloc& s) {

@@ -18,6 +18,7 @@ constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cu
 constexpr int64_t kSerialReduction = 64;  // longer reductions are shared by several threads, if neighbours
 constexpr int64_t kColumnLength = 24;     // longer columns are shared by several threads
 constexpr int64_t kWindowRun = 8;         // the innermost extent of a sliding window
+constexpr int64_t kStageOfBlock = 1200;   // additions that another block of a cluster is worth
 constexpr int64_t kPrivateElements = 64;  // a private array up to this size stays in registers or local memory
 
 /// The longest reduction or loop at the top of the body, and what it reads.
@@ -112,6 +113,17 @@ Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLo
   return s;
 }
 
+/// No buffer is read after it was written.
+bool written_apart_from_read(const Kernel& kernel) {
+  std::vector<bool> written(kernel.buffers.size(), false), read(kernel.buffers.size(), false);
+  each_access(kernel.body, [&](int buffer, const Expr&, bool is_store) {
+    if (buffer < static_cast<int>(written.size())) (is_store ? written : read)[static_cast<size_t>(buffer)] = true;
+  });
+  for (size_t i = 0; i < written.size(); ++i)
+    if (written[i] && read[i]) return false;
+  return true;
+}
+
 /// Sums in loops, by way of scratch arrays: the most that a loop at the top adds up; 0 where there are none.
 int64_t work_of_stages(const Body& body) {
   bool scratch = false;
@@ -126,13 +138,40 @@ int64_t work_of_stages(const Body& body) {
   return scratch ? most : 0;
 }
 
-/// A block for each point: stages in turn, each shared by all of its threads.
-Schedule plan_stages(int64_t work, const TargetTraits& target) {
+/// Blocks of a cluster can share the stages of a point: all that they tell each other goes through scratch arrays of 2 bytes or more,
+/// which only loops fill.
+bool can_share_stages(const Kernel& kernel) {
+  for (const Stmt& s : kernel.body) {
+    const auto* a = s.as<Alloc>();
+    if (!s.as<Loop>() && !(a && size_of(a->type) > 1) && !s.as<Let>()) return false;
+  }
+  return written_apart_from_read(kernel);
+}
+
+/// A block for each point: stages in turn, each shared by all of its threads. Few points: the blocks of a cluster for each.
+std::vector<Schedule> plan_stages(const Kernel& kernel, int64_t work, const TargetTraits& target) {
   Schedule s;
   s.kind = Schedule::Kind::Rows;
   s.vector = 8;
+  std::vector<Schedule> forms;
+  const Expr points = total_of(kernel.domain);
+  const bool shared = target.compute_capability >= 90 && can_share_stages(kernel);
+  int cluster = shared ? std::clamp(power_of_two_below(work / kStageOfBlock), 1, 8) : 1;
+  for (; cluster > 1; cluster = cluster > 2 ? 2 : 1) {
+    const int64_t below = target.parallel_units / cluster + 1;
+    if (points.as_int().value_or(below - 1) >= below) continue;
+    s.cluster_k = cluster;
+    s.threads = std::clamp(power_of_two_below(work / 16 / cluster), 128, 512);
+    if (points.as_int()) return {s};
+    s.below = below;
+    forms.push_back(s);
+    s.from = below;
+  }
+  s.cluster_k = 1;
+  s.below = 0;
   s.threads = std::clamp(power_of_two_below(work / 32), 128, std::min(target.max_threads, 1024));
-  return s;
+  forms.push_back(s);
+  return forms;
 }
 
 /// Of the largest accumulator of the body's reductions; one of ArgMax is a value and an index.
@@ -150,13 +189,7 @@ bool can_share_points(const Kernel& kernel) {
   if (has_conditional_reduce(kernel.body)) return false;
   for (const Stmt& s : kernel.body)
     if (s.as<Alloc>()) return false;
-  std::vector<bool> written(kernel.buffers.size(), false), read(kernel.buffers.size(), false);
-  each_access(kernel.body, [&](int buffer, const Expr&, bool is_store) {
-    if (buffer < static_cast<int>(written.size())) (is_store ? written : read)[static_cast<size_t>(buffer)] = true;
-  });
-  for (size_t i = 0; i < written.size(); ++i)
-    if (written[i] && read[i]) return false;
-  return true;
+  return written_apart_from_read(kernel);
 }
 
 Schedule plan_columns(const Kernel& kernel, const TargetTraits& target, const TopLoop& top) {
@@ -204,7 +237,6 @@ const Axis* inner_axis(const std::vector<Axis>& axes) { return axes.empty() ? nu
 static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
   TopLoop top;
   find_top_loop(kernel.body, top);
-  if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(work, target);
   if (needs_shared_scratch(kernel.body)) return plan_rows(kernel, target, top);
   if (top.length <= 1) return plan_points(kernel, target);
   const Axis *loop_axis = inner_axis(top.axes), *point_axis = inner_axis(kernel.domain);
@@ -226,6 +258,7 @@ static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
 std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   if (kernel.contract()) return plan_tiles(kernel, target);
   if (kernel.attend()) return {plan_attention(kernel, target)};
+  if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(kernel, work, target);
   return {plan_loops(kernel, target)};
 }
 
@@ -290,7 +323,8 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   }
   if (s.kind == Schedule::Kind::Rows) {
     launch.shared_bytes = INGOT_TRY(row_shared(kernel, s)).total_bytes;
-    launch.grid[0] = simplify(ceil_div(total_of(kernel.domain), Expr(s.rows_per_block)));
+    const Expr points = total_of(kernel.domain);
+    launch.grid[0] = in_form(ceil_div(points, Expr(s.rows_per_block)) * s.cluster_k, s, points);
     return launch;
   }
   const Contract& c = *kernel.contract();

@@ -74,32 +74,33 @@ static std::string to_string(const MmaTile& t) {
                      t.overlap ? " overlap" : "", t.boxes ? " boxes" : "", t.in_turn ? " in turn" : "");
 }
 
-std::string to_string(const Schedule& s) {
+static std::string way_of(const Schedule& s) {
   switch (s.kind) {
     case Schedule::Kind::Points: return fmt::format("points threads={} vector={} per_thread={}", s.threads, s.vector, s.points_per_thread);
     case Schedule::Kind::Columns:
       return fmt::format("columns threads={} vector={} points_per_block={}", s.threads, s.vector, s.rows_per_block);
-    case Schedule::Kind::Rows: return fmt::format("rows threads={} vector={} rows_per_block={}", s.threads, s.vector, s.rows_per_block);
-    case Schedule::Kind::Window: {
-      std::string text = fmt::format("window {} channels, {} rows and {} columns a thread, threads={}", s.vector, s.tile.m, s.tile.n, s.threads);
-      if (s.from) text += fmt::format(" from {} results on", s.from);
-      if (s.below) text += fmt::format(" below {} results", s.below);
-      return text;
-    }
+    case Schedule::Kind::Rows:
+      return fmt::format("rows threads={} vector={} rows_per_block={}{}", s.threads, s.vector, s.rows_per_block,
+                         s.cluster_k > 1 ? fmt::format(" blocks_per_row={}", s.cluster_k) : "");
+    case Schedule::Kind::Window:
+      return fmt::format("window {} channels, {} rows and {} columns a thread, threads={}", s.vector, s.tile.m, s.tile.n, s.threads);
     case Schedule::Kind::Attention:
-      return fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit), s.tile.m, s.tile.n, s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads);
+      return fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit), s.tile.m, s.tile.n,
+                         s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads);
     case Schedule::Kind::Tiles:
-      if (s.unit != MultiplyUnit::Simt) {
-        std::string text = fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile),
-                                       s.threads, s.cluster_k);
-        if (s.from) text += fmt::format(" from {} results on", s.from);
-        if (s.below) text += fmt::format(" below {} results", s.below);
-        return text;
-      }
+      if (s.unit != MultiplyUnit::Simt)
+        return fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile), s.threads, s.cluster_k);
       return fmt::format("tiles {}x{}x{} thread {}x{} threads={} stages={} split_k={}", s.tile_m, s.tile_n, s.tile_k, s.thread_m,
                          s.thread_n, s.threads, s.stages, s.split_k);
   }
   return "?";
+}
+
+std::string to_string(const Schedule& s) {
+  std::string text = way_of(s);
+  if (s.from) text += fmt::format(" from {} results on", s.from);
+  if (s.below) text += fmt::format(" below {} results", s.below);
+  return text;
 }
 
 const Attend* Kernel::attend() const {

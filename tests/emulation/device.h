@@ -94,7 +94,7 @@ double fma(double, double, double) noexcept;
 u32 emu_shared_dyn();
 u32 emu_shared_static(int id, u32 bytes);
 void emu_ld_shared(u32 a, void* out, int bytes, int cta);  // cta -1: the own one
-void emu_st_shared(u32 a, const void* v, int bytes);
+void emu_st_shared(u32 a, const void* v, int bytes, int cta = -1);
 void emu_ld_global(const void* p, void* out, int bytes);
 void emu_st_global(void* p, const void* v, int bytes);
 void emu_bar(int id, int threads, int wait);  // threads 0: the whole CTA

@@ -104,27 +104,30 @@ extern "C" u32 emu_shared_static(int id, u32 bytes) {
   c.static_addr.push_back({id, a});
   return a;
 }
+/// The block of the cluster with this rank, or this warp's own where it is negative.
+static Cta& block_of(Warp& w, int rank, const char* what) {
+  if (rank < 0) return *w.cta;
+  if (static_cast<u32>(rank) >= rt.ctas.size()) {
+    fault("bad-cluster-rank", "CTA %d", rank);
+    die();
+  }
+  Cta& c = *rt.ctas[static_cast<size_t>(rank)];
+  touch_remote(c, w, what);
+  return c;
+}
 extern "C" void emu_ld_shared(u32 a, void* out, int bytes, int cta) {
   HERE();
   Warp& w = *me().warp;
-  Cta* c = w.cta;
-  if (cta >= 0) {
-    if ((u32)cta >= rt.ctas.size()) {
-      fault("bad-cluster-rank", "CTA %d", cta);
-      die();
-    }
-    c = rt.ctas[cta].get();
-    touch_remote(*c, w, "load");
-  }
+  Cta& c = block_of(w, cta, "load");
   if (a % bytes) fault("misaligned", "%d-byte shared load at +%u", bytes, a - kSharedBase);
-  if (!in_shared(*c, a, bytes, "load")) die();
-  check_read(*c, a, bytes, w, "load");
-  std::memcpy(out, c->sh->mem.p + a, bytes);
+  if (!in_shared(c, a, bytes, "load")) die();
+  check_read(c, a, bytes, w, "load");
+  std::memcpy(out, c.sh->mem.p + a, bytes);
 }
-extern "C" void emu_st_shared(u32 a, const void* v, int bytes) {
+extern "C" void emu_st_shared(u32 a, const void* v, int bytes, int cta) {
   HERE();
   Warp& w = *me().warp;
-  Cta& c = *w.cta;
+  Cta& c = block_of(w, cta, "store");
   if (a % bytes) fault("misaligned", "%d-byte shared store at +%u", bytes, a - kSharedBase);
   if (!in_shared(c, a, bytes, "store")) die();
   check_write(c, a, bytes, w, "store");

@@ -61,11 +61,11 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
   const T* a;
   const PrologueA* prologue;
   Index first, step, m_end;
-  int team;
+  int in_block, team;  // of the block's warps and warpgroups, those of this thread
   float acc[kRows][Plan::tile_n / 2];
   u32 operands[2][kTogether][kRows][4];
 
-  static INGOT_DEV int warp() { return threadIdx.x / 32 % 4; }
+  INGOT_DEV int warp() const { return in_block % 4; }
   INGOT_DEV int rows_at(Index m0) const { return m_end - m0 < Plan::tile_m ? (int)(m_end - m0) : Plan::tile_m; }
   INGOT_DEV void send(Index m0, u32 slot) const {
     const u32 bytes = (u32)rows_at(m0) * Memory::kRow, full = memory.full(team, slot);
@@ -121,7 +121,7 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
     }
   }
   INGOT_DEV void run(const Epilogue& epilogue, const Way& way, Index n_end) {
-    const int in_block = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32;
     StagedWarp<Plan, Epilogue, Way> staged{&epilogue, way, memory.results(in_block), memory.inputs(in_block)};
     staged.m_end = m_end;
     staged.n_end = n_end;
@@ -162,6 +162,7 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
   typedef typename Plan::index Index;
   typedef RowsTeam<Plan, PrologueA, Epilogue> Team;
   const RowsMemory<Plan> memory{shared};
+  const int warp = warp_uniform(threadIdx.x / 32);  // before warps take different ways, as in wgmma_product.cuh
   if (threadIdx.x == 0) {
     tma_prefetch(b);
     memory.start();
@@ -174,7 +175,8 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
   team.memory = memory;
   team.a = a;
   team.prologue = &prologue;
-  team.team = warp_uniform(threadIdx.x / 128);
+  team.in_block = warp;
+  team.team = warp / 4;
   team.first = ((Index)team.team * gridDim.x + blockIdx.x) * Plan::tile_m;
   team.step = (Index)Plan::teams * gridDim.x * Plan::tile_m;
   team.m_end = m_end;

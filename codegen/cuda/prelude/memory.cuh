@@ -42,6 +42,36 @@ template <int N, class T> INGOT_DEV void sts_vec(u32 address, const Vec<T, N>& v
     sts(address + i * (u32)sizeof(T), part);
   }
 }
+/// A value of 2, 4, 8 or 16 bytes to `address` in each of the `Blocks` blocks of this cluster.
+template <int Blocks, class T> INGOT_DEV void sts_all(u32 address, T value) {
+#pragma unroll
+  for (int rank = 0; rank < Blocks; ++rank) {
+    INGOT_HOST(emu_st_shared(address, &value, sizeof value, rank);)
+    INGOT_PTX(
+      u32 at;
+      asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(address), "r"(rank));
+      if constexpr (sizeof(T) == 2) asm volatile("st.shared::cluster.u16 [%0], %1;" ::"r"(at), "h"(bits_as<u16>(value)) : "memory");
+      else if constexpr (sizeof(T) == 4) asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(at), "r"(bits_as<u32>(value)) : "memory");
+      else if constexpr (sizeof(T) == 8) {
+        const Vec<u32, 2> w = bits_as<Vec<u32, 2>>(value);
+        asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(w[0]), "r"(w[1]) : "memory");
+      } else {
+        const Vec<u32, 4> w = bits_as<Vec<u32, 4>>(value);
+        asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                     : "memory");
+      })
+  }
+}
+template <int Blocks, int N, class T> INGOT_DEV void sts_vec_all(u32 address, const Vec<T, N>& v) {
+  constexpr int kPart = sizeof(T) * N <= 16 ? N : 16 / (int)sizeof(T);
+#pragma unroll
+  for (int i = 0; i < N; i += kPart) {
+    Vec<T, kPart> part;
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) part[j] = v[i + j];
+    sts_all<Blocks>(address + i * (u32)sizeof(T), part);
+  }
+}
 
 /// N elements by one access. `p` is aligned to N elements.
 template <int N, class T> INGOT_DEV Vec<T, N> load_vec(const T* p) {
