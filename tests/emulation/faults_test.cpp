@@ -410,7 +410,7 @@ TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
   plant(stages, {"sums behind the last are stored", "", " && mine)", ")", "race"});
   const Sample by_cluster = two_small_products(2, 120, 40, 250);
   plant(by_cluster, {"a block reads what another one still writes", "", "  cluster_sync();\n", "", "shared-race"});
-  plant(by_cluster, {"a block tells only the first one", "", "sts_all<4, float>", "sts_all<1, float>", "uninitialised"});
+  plant(by_cluster, {"a block tells only the first one", "", "sts_all<8, float>", "sts_all<1, float>", "uninitialised"});
 }
 
 TEST_CASE("faults in thin products", "[emulated]") {

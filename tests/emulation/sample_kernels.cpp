@@ -543,7 +543,7 @@ std::vector<Sample> all_samples() {
           softmax_scratch(6, 300),
           softmax_scratch(5, 2500),
           two_small_products(3, 72, 20, 33),
-          two_small_products(2, 120, 40, 250),  // four blocks for each row
+          two_small_products(2, 120, 40, 250),  // eight blocks for each row
           two_small_products(40, 96, 30, 64),   // two
           largest_of_rows(11, 14, 40, 72, DType::F32),
           largest_of_rows(5, 49, 24, 64, DType::F16),
