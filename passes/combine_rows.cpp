@@ -81,6 +81,7 @@ const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, i
   const RowDims dims = row_dims(g, product);
   if (form.axes.empty() || !dims.fits || form.combine >= Combine::ArgMax) return "the reader reduces values that different blocks compute";
   if (std::find(form.axes.begin(), form.axes.end(), dims.columns) != form.axes.end()) return "it reduces the columns of the product, which no tile holds";
+  if (element_count(g.value(product.outputs[0]).type.shape).is_const(0)) return "the product has no elements";
   if (!multiplied_in_halves(g.value(product.outputs[0]).type) || g.value(n.outputs[0]).type.dtype != g.value(product.outputs[0]).type.dtype)
     return "results of this type do not come from tensor cores";
   for (NodeId m : own.nodes) {

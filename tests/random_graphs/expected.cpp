@@ -303,6 +303,16 @@ double difference(const Tensor& t, const ExpectedOutput& want, size_t i) {
   const int64_t a = t.int_at(static_cast<int64_t>(i)), b = want.whole[i];
   return a == b ? 0 : std::max(1.0, std::abs(static_cast<double>(a) - static_cast<double>(b)));
 }
+/// Some value on the way is finite in one evaluation, and not in the other.
+template <class Values> bool differ_in_class(const Values& exact, const Values& sample) {
+  for (const auto& [id, t] : exact) {
+    const auto other = sample.find(id);
+    if (other == sample.end() || !is_float(t.type())) continue;
+    for (int64_t i = 0; i < t.count(); ++i)
+      if (class_of(t.float_at(i)) != class_of(other->second.float_at(i))) return true;
+  }
+  return false;
+}
 void widen_slack(ExpectedOutput& out, const Tensor& sample) {
   for (size_t i = 0; i < out.value.size(); ++i) {
     const double v = value_at(sample, static_cast<int64_t>(i)), want = out.value[i];
@@ -330,7 +340,9 @@ void finish(ExpectedOutput& out) {
 }  // namespace
 
 Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o) const {
-  const std::vector<Tensor> exact = INGOT_TRY((Pass{*this, 0, false, o.storage, false, Noise(0), {}}.run()));
+  Pass plain{*this, 0, false, o.storage, false, Noise(0), {}};
+  const std::vector<Tensor> exact = INGOT_TRY(plain.run());
+  bool differ = false;
   std::vector<ExpectedOutput> outputs(exact.size());
   for (size_t k = 0; k < exact.size(); ++k) {
     outputs[k].type = output_types_[k];
@@ -351,7 +363,12 @@ Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o)
               {}};
     const std::vector<Tensor> got = INGOT_TRY(pass.run());
     for (size_t k = 0; k < got.size(); ++k) widen_slack(outputs[k], got[k]);
+    differ = differ || differ_in_class(plain.values, pass.values);
   }
+  // A NaN of what may be NaN by chance is no evidence that it has to be one: log(x) is, too, where x is just below 0.
+  for (ExpectedOutput& out : outputs)
+    for (size_t i = 0; differ && i < out.value.size(); ++i)
+      if (class_of(out.value[i]) == 2) out.slack[i] = NAN;
   for (ExpectedOutput& out : outputs) finish(out);
   return outputs;
 }

@@ -107,6 +107,15 @@ void Generator::choose_outputs() {
   }
 }
 
+/// No value has a dimension below zero: a transposed convolution of nothing would.
+bool Generator::fits(const Sizes& sizes) const {
+  for (NodeId id : graph_.order())
+    for (ValueId v : graph_.node(id).outputs)
+      for (const Expr& d : graph_.value(v).type.shape)
+        if (evaluate_int(d, sizes).value_or(0) < 0) return false;
+  return true;
+}
+
 std::vector<Sizes> Generator::choose_sizes() {
   static const std::vector<int64_t> kSizes = {1, 2, 3, 4, 5, 7, 8, 9, 11, 16, 17};
   std::vector<Sizes> list;
@@ -114,6 +123,8 @@ std::vector<Sizes> Generator::choose_sizes() {
   for (int64_t i = 0; i < count; ++i) {
     Sizes s;
     for (const Expr& symbol : symbols_) s[symbol.name()] = symbol.low() == 0 && chance(0.06) ? 0 : pick(kSizes);
+    for (int tries = 0; !fits(s) && tries < 20; ++tries)
+      for (auto& [name, size] : s) size = pick(kSizes);
     list.push_back(std::move(s));
   }
   return list;

@@ -117,6 +117,7 @@ class Generator {
   static const std::vector<std::pair<int, bool (Generator::*)()>>& steps();
   void choose_outputs();
   void bind_symbols();
+  bool fits(const Sizes& sizes) const;
   std::vector<Sizes> choose_sizes();
 
   std::mt19937_64 rng_;
