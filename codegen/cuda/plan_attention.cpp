@@ -19,8 +19,9 @@ int rounded(const std::vector<Axis>& axes) { return static_cast<int>((estimate(t
 
 int shared_bytes(const AttentionDetails& d, const MmaTile& t, int size) {
   const int row = d.head * size + 16, value_row = d.columns * size + (size == 2 ? 16 : 32);
-  const int stages = t.m * row + 2 * t.n * row + 2 * t.n * value_row;
-  return std::max(stages, mma_result_bytes({.m = t.m, .n = d.columns}, false));
+  const int stages = t.m * row + t.stages * t.n * (row + value_row);
+  const int pairs = t.k_warps > 1 ? t.k_warps * t.m * 8 : 0;  // what joins the parts of the keys
+  return std::max(stages, mma_result_bytes({.m = t.m, .n = d.columns}, false) + pairs);
 }
 
 }  // namespace
@@ -140,22 +141,28 @@ std::vector<MmaTile> rank_warps(const AttentionDetails& d, int size, int limit) 
 
 }  // namespace
 
-std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
-  const Attend& t = *kernel.attend();
+namespace {
+
+Schedule schedule_of(const Attend& t, const TargetTraits& target) {
   Schedule s;
   s.kind = Schedule::Kind::Attention;
   s.unit = t.q_type == DType::F16    ? MultiplyUnit::F16
            : t.q_type == DType::BF16 ? MultiplyUnit::BF16
            : target.allow_tf32       ? MultiplyUnit::Tf32
                                      : MultiplyUnit::Tf32x3;
+  return s;
+}
+
+/// Tiles with queries enough for each warp, or warpgroup, to have its own.
+std::vector<RankedPlan> rank_many_queries(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
+  const Attend& t = *kernel.attend();
+  Schedule s = schedule_of(t, target);
   const int size = static_cast<int>(size_of(element_of(s.unit)));
   AttentionDetails d;
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
-  const bool many = estimate(total_of(t.m), 512) > 16;  // a warpgroup has 64 queries
   std::vector<RankedPlan> plans;
-  if (target.compute_capability == 90 && size == 2 && many && d.columns <= 256 &&
-      attention_rows(kernel, element_of(s.unit))) {
+  if (target.compute_capability == 90 && size == 2 && d.columns <= 256 && attention_rows(kernel, element_of(s.unit))) {
     for (const RankedTile& x : rank_boxes(kernel, target, d, at)) {
       s.tile = x.tile;
       s.threads = s.tile.threads();
@@ -172,11 +179,33 @@ std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits&
   return plans;
 }
 
-Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
-  const std::vector<RankedPlan> plans = rank_attention(kernel, target, {});
-  return std::min_element(plans.begin(), plans.end(),
-                          [](const RankedPlan& a, const RankedPlan& b) { return a.cycles < b.cycles; })
-      ->schedule;
+bool less_cycles(const RankedPlan& a, const RankedPlan& b) { return a.cycles < b.cycles; }
+
+}  // namespace
+
+std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
+  const Attend& t = *kernel.attend();
+  const auto queries = total_of(t.m).as_int();
+  const bool few = has_few_form(kernel) ? is_few(kernel, at) : queries && *queries <= 16;  // a warp's rows are 16
+  std::vector<RankedPlan> plans;
+  if (!few) plans = rank_many_queries(kernel, target, at);
+  // A few more queries may fill too few tiles. Without an estimate of the others nothing is gained by a choice.
+  const int64_t batch = estimate(total_of(t.batch), 512);
+  const bool narrow = queries && *queries <= 64 && batch < target.parallel_units;
+  if (few || (narrow && plans[0].cycles > 0)) {
+    for (RankedPlan& x : rank_few_queries(kernel, target, at, schedule_of(t, target))) plans.push_back(std::move(x));
+  }
+  return plans.empty() ? rank_many_queries(kernel, target, at) : plans;
+}
+
+std::vector<Schedule> plan_attention(const Kernel& kernel, const TargetTraits& target) {
+  const auto best = [](const std::vector<RankedPlan>& plans) {
+    return std::min_element(plans.begin(), plans.end(), less_cycles)->schedule;
+  };
+  if (!has_few_form(kernel)) return {best(rank_attention(kernel, target, {}))};
+  std::vector<Schedule> forms = plan_few_queries(kernel, target, schedule_of(*kernel.attend(), target));
+  forms.push_back(best(rank_many_queries(kernel, target, {})));
+  return forms;
 }
 
 AttentionDetails attention_details(const Kernel& kernel, const Schedule& s) {
