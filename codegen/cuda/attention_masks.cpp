@@ -126,6 +126,10 @@ Expr reach_of(const Attend& t) {
   return first_counts ? finite[0] : Expr();
 }
 
+bool grows_with_row(const Attend& t, const Expr& reach) {
+  return reach.valid() && !t.m.empty() && depends_on(reach, t.m[0].var.name());
+}
+
 SeenKeys seen_keys(const Attend& t, const Expr& logit) {
   const Keys keys(t);
   if (!keys.known()) return {};

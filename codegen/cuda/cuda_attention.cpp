@@ -6,6 +6,10 @@
 
 namespace ingot {
 
+namespace {
+constexpr int kSectionBytes = 16 << 20;  // a third of the L2 of an H100
+}
+
 AttentionPrinter::AttentionPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : ProductPrinter(kernel, schedule, i32), attend_(*kernel.attend()), details_(attention_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;
@@ -84,6 +88,7 @@ void AttentionPrinter::print_plan() {
   if (t.boxes) {
     out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, groups = {}, chunk = {};", t.stages,
                           d.q_stages, t.groups(), d.chunk));
+    out_.line(fmt::format("static constexpr i64 section_bytes = {};", kSectionBytes));
   } else {
     out_.line(fmt::format("static constexpr int stages = {}, key_warps = {}, cluster_k = {};", t.stages, t.k_warps,
                           schedule_.cluster_k));
@@ -137,8 +142,10 @@ void AttentionPrinter::print_score() {
   auto type = out_.type_block("struct Score");
   out_.line("Args args;");
   out_.line(fmt::format("static constexpr float kScale = (float){:.9e};", scale));
-  out_.line(fmt::format("static constexpr bool kLoads = {}, kMasks = {};", loads, seen.plain.valid()));
-  print_limit("reach", reach_of(attend_));
+  const Expr reach = reach_of(attend_);
+  out_.line(fmt::format("static constexpr bool kLoads = {}, kMasks = {}, kGrows = {};", loads, seen.plain.valid(),
+                        grows_with_row(attend_, reach)));
+  print_limit("reach", reach);
   if (seen.plain.valid()) {
     print_limit("seen", seen.bound);
     print_logit("plain", seen.plain);

@@ -39,20 +39,39 @@ namespace {
 /// The sizes of an attention, as far as they are known, and what its logits cost.
 struct AttentionProblem {
   double m, n, batch, head, columns, work;
+  bool grows = false;  // the last query sees all keys, each one before it one less
+
+  double keys_of(double row) const { return grows ? std::clamp(row + 1 + n - m, 0.0, n) : n; }
 };
 
-/// Cycles of the busiest SM. Warpgroups of an SM take turns at the tensor cores and at the exponentials; one alone has both, one
-/// after the other.
+/// The time of a tile of queries from m0 on, on an SM with as many other blocks: warpgroups take turns at the tensor cores and at the
+/// exponentials; one alone has both, one after the other.
+double tile_cycles(const AttentionProblem& p, const MmaTile& t, int blocks, double m0) {
+  const double elements = 64.0 * t.n, multiply = elements * (p.head + p.columns) / 1800;
+  const double weigh = elements * (1.0 / 16 + p.work / 128);
+  double all = 0, most = 0;  // steps
+  for (double row = m0; row < std::min(p.m, m0 + t.m); row += 64) {
+    const double steps = std::ceil(p.keys_of(std::min(p.m, row + 64) - 1) / t.n);
+    all += steps;
+    most = std::max(most, steps);
+  }
+  if (!p.grows) all = most * t.groups();
+  return std::max(all * blocks * std::max(multiply, weigh), most * (multiply + weigh + 400));
+}
+
+/// Cycles of the busiest SM.
 double estimated_cycles(const AttentionProblem& p, const TargetTraits& target, const MmaTile& t, int blocks) {
-  const double together = static_cast<double>(t.groups()) * blocks, elements = 64.0 * t.n;
-  const double multiply = elements * (p.head + p.columns) / 1800, weigh = elements * (1.0 / 16 + p.work / 128);
-  const double step = std::max({together * multiply, together * weigh, multiply + weigh + 400});
   const double rows = std::ceil(p.m / t.m), steps = std::ceil(p.n / t.n);
-  const double rounds = std::ceil(rows * p.batch / (target.parallel_units * blocks));
   // TMA fills what is outside with zeros, a row at a time; and what a tile reads and writes passes at 19 bytes a cycle and SM.
   const double outside = (t.m - p.m / rows) + 2 * (steps * t.n - p.n);
   const double bytes = 2 * (p.m * (p.head + p.columns) + p.n * (p.head + p.columns)) / rows;
-  return rounds * std::max(steps * step + 1500 + 8 * outside, bytes * blocks / 19) + 3000;
+  const auto with_rest = [&](double cycles) { return std::max(cycles + 1500 + 8 * outside, bytes * blocks / 19); };
+  const double places = static_cast<double>(target.parallel_units) * blocks;
+  if (!p.grows) return std::ceil(rows * p.batch / places) * with_rest(tile_cycles(p, t, blocks, 0)) + 3000;
+  double all = 0, last = 0;
+  for (double r = 0; r < rows; ++r) all += last = with_rest(tile_cycles(p, t, blocks, r * t.m));
+  // Blocks have about as much to do each (prelude/attention_boxes.cuh), but for a part of the longest tile.
+  return std::max(all * p.batch / places + last / 2, last) + 3000;
 }
 
 /// Registers of a thread: logits, weights and results, and what the rest takes (measured: where ptxas begins to spill).
@@ -102,7 +121,9 @@ std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& tar
   p.head = d.head;
   p.columns = d.columns;
   const bool scaled = scale_alone(a.score, a.dot).has_value();
-  p.work = 5.0 + (scaled ? 0 : static_cast<double>(count_flops(a.score)));
+  const Expr logit = split_scale(a.score, a.dot).logit, plain = seen_keys(a, logit).plain;
+  p.work = 5.0 + static_cast<double>(count_flops(plain.valid() ? plain : logit));
+  p.grows = grows_with_row(a, reach_of(a));
   const char* forced = std::getenv("INGOT_TILE");
   for (int groups = 1; groups <= 4; ++groups) {
     for (int n = 64; n <= 208; n += 16) {

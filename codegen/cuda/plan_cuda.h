@@ -115,6 +115,8 @@ std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& schedul
 /// one; it may be less than 0 or more than there are; invalid when that is not known. A mask that is finite counts where the logits of 16-bit queries and keys cannot reach it and the first key is not
 /// masked.
 Expr reach_of(const Attend& attend);
+/// Later queries may see more keys.
+bool grows_with_row(const Attend& attend, const Expr& reach);
 /// Keys before `bound` (over the batch axes and the row) are masked in no row from this one on, and their logits are `plain`;
 /// invalid where no mask is a comparison of the key's position.
 struct SeenKeys {

@@ -80,11 +80,27 @@ TEST_CASE("loops over keys end where no query of a tile sees more", "[emulated]"
       x.m = 70;
       check_schedule(x, by_boxes(128, 64, 3));
       check_schedule(x, by_boxes(64, 16, 5));
+      x.m = 150;
+      x.n = 170;
+      check_schedule(x, by_boxes(128, 32, 7));
       x.biased = true;
       Schedule warps = few(DType::F16, 64, 1, 32, 2, 1);
       warps.threads = 128;
       check_schedule(x, warps);
     }
+}
+
+TEST_CASE("tiles of queries that see more keys the later they come", "[emulated]") {
+  const Sample sample = decoding({.batch = 5, .heads = 2, .key_heads = 1, .m = 180, .n = 180, .sees = Sees::Causal});
+  auto emitted = emit_cuda(sample.kernel, cuda_traits(90), by_boxes(64, 64, 4));
+  REQUIRE(emitted.ok());
+  const std::string all = "section_bytes = 16777216";
+  REQUIRE(emitted->source.find(all) != std::string::npos);
+  for (const char* few : {"section_bytes = 1", "section_bytes = 80000"}) {  // one batch index of 23,000 bytes, and three
+    EmittedKernel e = *emitted;
+    e.source.replace(e.source.find(all), all.size(), few);
+    check_run(sample, e);
+  }
 }
 
 TEST_CASE("what a kernel with few queries has of others", "[text]") {
