@@ -64,21 +64,31 @@ struct FewQueries {
   int size;  // bytes of an element in shared memory
 };
 
+/// Instructions of a warp for a step: copies, loads of fragments and products, weights, and the scale of earlier results.
+double instructions(const FewQueries& p, const MmaTile& t) {
+  const double keys = static_cast<double>(t.n) / t.k_warps, depth = 32.0 / p.size;  // k of a product by tensor cores
+  const double products = p.size == 4 ? 9 : 1;  // three, of operands that are split
+  const double copies = t.n * (p.head + p.columns) * p.size / 16 / t.threads();
+  const double multiply = p.head / depth * (1 + keys / 8 * (0.5 + products)) + keys / depth * p.columns / 8 * (0.5 + products);
+  return 8 * copies + multiply + 4.5 * keys + p.columns / 2 + 80;
+}
+
 /// Cycles of the busiest SM. What it can have is bounded by what is on its way: memory is some 1200 cycles off.
 double estimated_cycles(const FewQueries& p, const TargetTraits& target, const MmaMachine& machine, const MmaTile& t, int cluster,
                         int block_bytes) {
+  constexpr double kAlone = 2.5;  // cycles between instructions of a warp
   const double tiles = std::ceil(p.rows / t.m) * p.batch, blocks = tiles * cluster;
   const double steps = std::ceil(p.n / (t.n * cluster)), bytes = t.n * (p.head + p.columns) * p.size;
   const double registers = 80 + p.columns / 2 + t.n / t.k_warps / 2.0;
   const double by_registers = std::floor(65536 / (t.threads() * registers));
   const double residents = std::max(1.0, std::min(by_registers, std::floor((target.shared_bytes + 1024.0) / (block_bytes + 1024))));
   const double busiest = std::ceil(blocks / machine.sms), together = std::min(residents, busiest);
-  const double ahead = together * std::min<double>(t.stages - 1, steps) * bytes;
-  // An SM takes up to 40 bytes a cycle; all together, what memory gives.
+  const double ahead = together * std::min(t.stages - 1.5, steps) * bytes;  // half a stage is being multiplied
+  // An SM takes up to 32 bytes a cycle; all together, what memory gives.
   const double share = machine.memory_bytes * machine.sms / std::min(blocks, machine.sms);
-  const double rate = std::min({40.0, ahead / 1200, share});
-  const double multiply = together * t.m * t.n * (p.head + p.columns) / machine.multiplies;
-  const double step = std::max({together * bytes / rate, multiply, 500.0});
+  const double rate = std::min({32.0, ahead / 1200, share});
+  const double work = instructions(p, t) * std::max(kAlone, together * t.threads() / 128) + 150;
+  const double step = std::max(together * bytes / rate, work) + work / 5;  // neither hides the other entirely
   return std::ceil(busiest / together) * (steps * step + 1500) + 2500 + (cluster > 1 ? 1200 : 0) + 80.0 * t.k_warps;
 }
 

@@ -86,8 +86,14 @@ std::string to_string(const Schedule& s) {
       if (s.below) text += fmt::format(" below {} results", s.below);
       return text;
     }
-    case Schedule::Kind::Attention:
-      return fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit), s.tile.m, s.tile.n, s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads);
+    case Schedule::Kind::Attention: {
+      std::string text = fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit),
+                                     s.tile.m, s.tile.n, s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads);
+      if (s.tile.k_warps > 1) text += fmt::format(", keys divided among {} warps and {} blocks", s.tile.k_warps, s.cluster_k);
+      if (s.from) text += fmt::format(" from {} results on", s.from);
+      if (s.below) text += fmt::format(" below {} results", s.below);
+      return text;
+    }
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt) {
         std::string text = fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile),
