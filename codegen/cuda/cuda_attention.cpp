@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_printers.h"
+#include "codegen/kernel/attention_masks.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {

@@ -7,6 +7,7 @@
 
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/plan_cuda.h"
+#include "codegen/kernel/attention_masks.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
 

@@ -8,6 +8,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/tuning_candidates.h"
+#include "codegen/kernel/attention_masks.h"
 #include "compiler/expr/simplify.h"
 #include "tests/emulation/attention_samples.h"
 #include "tests/emulation/run_sample.h"

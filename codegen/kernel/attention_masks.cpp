@@ -1,8 +1,8 @@
-// What the masks of an attention say: from which key on none counts for a query, and how a logit is computed where none is
-// masked. A mask is a choice between a logit (or what is added to it) and a number so low that the weight is zero.
+// A mask is a choice between a logit (or what is added to it) and a number so low that the weight is zero.
+#include "codegen/kernel/attention_masks.h"
+
 #include <functional>
 
-#include "codegen/cuda/plan_cuda.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
