@@ -3,6 +3,9 @@
 // tile, so that both are read once.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
 
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/plan_cuda.h"
@@ -133,6 +136,7 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
                      .head = static_cast<double>(d.head),
                      .columns = static_cast<double>(d.columns),
                      .size = static_cast<int>(size_of(element_of(s.unit)))};
+  const char* forced = std::getenv("INGOT_TILE");
   std::vector<RankedPlan> plans;
   const int m = p.rows <= 16 ? 16 : p.rows <= 32 ? 32 : 64;
   for (int key_warps : {2, 4, 8}) {
@@ -144,6 +148,8 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
         const int bytes = attention_details(kernel, s).shared_bytes;
         if (bytes > target.shared_bytes) continue;
         for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
+          const bool taken = forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
+          if (taken) return {{s, 1}};
           const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
           if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
           plans.push_back({s, estimated_cycles(p, target, machine, s.tile, s.cluster_k, bytes)});
