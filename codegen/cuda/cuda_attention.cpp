@@ -137,21 +137,21 @@ void AttentionPrinter::print_score() {
   const auto [scale, logit] = split_scale(attend_.score, attend_.dot);
   const SeenKeys seen = seen_keys(attend_, logit);
   bool loads = false;  // for each key
-  visit(logit, [&](const Expr& e) {
+  visit(seen.is_all ? seen.plain : logit, [&](const Expr& e) {
     for (const Axis& a : attend_.n) loads |= e.op() == ExprOp::Load && depends_on(e, a.var.name());
   });
   auto type = out_.type_block("struct Score");
   out_.line("Args args;");
   out_.line(fmt::format("static constexpr float kScale = (float){:.9e};", scale));
   const Expr reach = reach_of(attend_);
-  out_.line(fmt::format("static constexpr bool kLoads = {}, kMasks = {}, kGrows = {};", loads, seen.plain.valid(),
-                        grows_with_row(attend_, reach)));
+  out_.line(fmt::format("static constexpr bool kLoads = {}, kMasks = {}, kLimits = {}, kGrows = {};", loads,
+                        seen.plain.valid(), seen.is_all, grows_with_row(attend_, reach)));
   print_limit("reach", reach);
   if (seen.plain.valid()) {
     print_limit("seen", seen.bound);
     print_logit("plain", seen.plain);
   }
-  print_logit("operator()", logit);
+  if (!seen.is_all) print_logit("operator()", logit);
 }
 
 }  // namespace ingot

@@ -75,13 +75,17 @@ double estimated_cycles(const AttentionProblem& p, const TargetTraits& target, c
   return std::max(all * p.batch / places + last / 2, last) + 3000;
 }
 
+/// What the logits of a thread take in registers, beside themselves.
+enum class LogitCost { Scale, Other, Masks, MasksAndLoads };
+
 /// Registers of a thread: logits, weights and results, and what the rest takes (measured: where ptxas begins to spill).
-bool fits_registers(const MmaTile& t, int columns, bool loads) {
+bool fits_registers(const MmaTile& t, int columns, LogitCost cost) {
   constexpr int kLimits[] = {128, 232, 160,
                              112};  // for 1 to 4 warpgroups (prelude/warp_results.cuh; of one, two blocks an SM)
-  const int rest[] = {40, columns < 128 ? 44 : 56, 45, loads ? 33 : 25};
+  const int rest[] = {40, columns < 128 ? 44 : 56, 45, cost == LogitCost::Scale ? 25 : 33};
+  const int masks = cost == LogitCost::MasksAndLoads ? 16 : cost == LogitCost::Masks ? 8 : 0;
   const auto groups = static_cast<size_t>(t.groups() - 1);
-  return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] <= kLimits[groups];
+  return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] + masks <= kLimits[groups];
 }
 
 int box_bytes(const AttentionDetails& d, const MmaTile& t) {
@@ -121,10 +125,14 @@ std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& tar
   p.batch = count(a.batch);
   p.head = d.head;
   p.columns = d.columns;
-  const bool scaled = scale_alone(a.score, a.dot).has_value();
   const Expr logit = split_scale(a.score, a.dot).logit, plain = seen_keys(a, logit).plain;
   p.work = 5.0 + static_cast<double>(count_flops(plain.valid() ? plain : logit));
   p.grows = grows_with_row(a, reach_of(a));
+  bool loads = false;
+  visit(plain.valid() ? plain : logit, [&](const Expr& e) { loads |= e.op() == ExprOp::Load; });
+  const LogitCost cost = plain.valid()     ? loads ? LogitCost::MasksAndLoads : LogitCost::Masks
+                         : logit.same(a.dot) ? LogitCost::Scale
+                                             : LogitCost::Other;
   const char* forced = std::getenv("INGOT_TILE");
   for (int groups = 1; groups <= 4; ++groups) {
     for (int n = 64; n <= 208; n += 16) {
@@ -133,7 +141,7 @@ std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& tar
       box_details(d, t, target.shared_bytes);
       t.stages = 2;
       const bool taken = forced && fmt::format("{}x{}", t.m, t.n) == forced;
-      if (!(taken || fits_registers(t, d.columns, !scaled)) || box_bytes(d, t) > limit) continue;
+      if (!(taken || fits_registers(t, d.columns, cost)) || box_bytes(d, t) > limit) continue;
       while (t.stages < 4) {
         ++t.stages;
         if (box_bytes(d, t) > limit) break;

@@ -135,13 +135,15 @@ SeenKeys seen_keys(const Attend& t, const Expr& logit) {
   if (!keys.known()) return {};
   std::vector<Expr> bounds;
   std::vector<std::pair<Expr, Expr>> choices;
+  bool infinite = true;
   keys.each_mask(logit, is_hopeless, [&](const Expr& choice, const Expr& kept, const Bounds& b) {
     if (!b.exact) return;
+    infinite &= is_infinite(choice.arg(kept.same(choice.arg(1)) ? 2 : 1));
     bounds.insert(bounds.end(), b.bounds.begin(), b.bounds.end());
     choices.emplace_back(choice, kept);
   });
   if (choices.empty()) return {};
-  return {least(bounds), simplify(without(logit, choices))};
+  return {least(bounds), simplify(without(logit, choices)), infinite};
 }
 
 std::optional<double> scale_alone(const Expr& score, const Expr& dot) {

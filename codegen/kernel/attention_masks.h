@@ -17,6 +17,7 @@ bool grows_with_row(const Attend& attend, const Expr& reach);
 /// invalid where no mask is a comparison of the key's position.
 struct SeenKeys {
   Expr bound, plain;
+  bool is_all = false;  // the logits of all other keys of the row are -inf
 };
 SeenKeys seen_keys(const Attend& attend, const Expr& logit);
 /// c, where the logit is c * dot for a positive number c.

@@ -7,7 +7,8 @@
 //   PrologueV   elements (n, d), contiguous along d: its rows are the keys
 //   Score       s(b, m, n, dot): the logit, but for the factor Score::kScale > 0; kLoads: it reads memory for each key; and
 //               reach(b, m, n_end): keys from there on, at most n_end, have weights of zero in rows up to m. kMasks: some of it are masks:
-//               seen(b, m, n_end): those before are masked in no row from m on, and their logits are plain(b, m, n, dot)
+//               seen(b, m, n_end): those before are masked in no row from m on, and their logits are plain(b, m, n, dot);
+//               kLimits: all others of row m are masked
 //   Epilogue    e(b, m, d, acc): called for e_vector neighbouring results along d
 //   Plan        element, index, tile_m (16 rows for each row of warps), tile_n (keys of a step), key_warps (warps that have
 //               the same rows, and each its part of a step's keys), cluster_k (blocks of a cluster that have the same rows,

@@ -55,6 +55,8 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
       const Index first = m0 + warp_row();
       if (n0 + Keys <= score.seen(batch, first < m_end ? first : m_end - 1, n_end)) {
         some_logits<true>(SeenScore<Score>{&score}, batch, m0, n0, m_end, n_end);
+      } else if constexpr (Score::kLimits) {
+        limited_logits(score, batch, m0, n0, m_end, n_end);
       } else {
         some_logits<false>(score, batch, m0, n0, m_end, n_end);
       }
@@ -75,6 +77,24 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
         s = All || n < n_end ? score(batch, m < m_end ? m : m_end - 1, n, s) : -kInf;
       }
       if (Score::kLoads && j % 2 == 1) compiler_barrier();  // or the loads of all masks would be in flight, and hold registers
+    }
+  }
+  /// The same where a row sees all keys up to the first that is masked, and no other.
+  template <class Score, class Index>
+  INGOT_DEV void limited_logits(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const Index row_of = m0 + row() + h * 8, m = row_of < m_end ? row_of : m_end - 1;
+      const Index limit = score.seen(batch, m, n_end);
+#pragma unroll
+      for (int j = 0; j < Keys / 8; ++j) {
+#pragma unroll
+        for (int e = j * 4 + h * 2; e < j * 4 + h * 2 + 2; ++e) {
+          const Index n = n0 + j * 8 + column() + e % 2;
+          scores[e] = n < limit ? score.plain(batch, m, n, scores[e]) : -kInf;
+        }
+        if (Score::kLoads && j % 2 == 1) compiler_barrier();
+      }
     }
   }
   /// Logits become weights; `scale` is what the sums so far are to be multiplied by (acc is left to rescale()).
@@ -102,7 +122,9 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
       }
     }
   }
+  /// Where no row of the warp has found a larger logit, which is the rule after a few steps, there is nothing to do.
   INGOT_DEV void rescale(const float (&scale)[2]) {
+    if (!warp_any(scale[0] != 1.0f || scale[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < Columns / 2; ++i) acc[i] *= scale[i / 2 % 2];
   }
