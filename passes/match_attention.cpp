@@ -134,6 +134,17 @@ class Matcher {
 /// The CPU multiplies faster in kernels apart, whose scores stay in its caches; not storing them is for what memory cannot hold.
 constexpr int64_t kLargeScores = int64_t{1} << 30;  // bytes
 
+/// Without clusters a block has all the keys of its few queries. Where that leaves most of the machine without work, products
+/// apart are faster.
+bool leaves_machine_idle(const Shape& scores, const TargetTraits& target) {
+  constexpr int64_t kFewQueries = 16, kManyKeys = 1024;
+  if (target.compute_capability >= 90) return false;
+  const size_t rank = scores.size();
+  const int64_t heads = typical(product(Shape(scores.begin(), scores.end() - 2)));
+  return scores[rank - 2].as_int().value_or(kFewQueries + 1) <= kFewQueries && typical(scores[rank - 1]) >= kManyKeys &&
+         heads * 2 < target.parallel_units;
+}
+
 }  // namespace
 
 std::optional<AttentionMatch> match_attention(const Graph& graph, NodeId product, const TargetTraits& target) {
@@ -145,6 +156,9 @@ std::optional<AttentionMatch> match_attention(const Graph& graph, NodeId product
     scores.dtype = DType::F32;
     if (typical_bytes(scores) < kLargeScores) return std::nullopt;
   }
+  if (target.kind == TargetKind::Cuda &&
+      leaves_machine_idle(graph.value(graph.node(match->scores).outputs[0]).type.shape, target))
+    return std::nullopt;
   const TensorType& q = graph.value(graph.node(match->scores).inputs[0]).type;
   const TensorType& v = graph.value(graph.node(match->values).inputs[1]).type;
   const auto channels = q.shape.back().as_int(), columns = v.shape.back().as_int();

@@ -17,6 +17,8 @@ struct AttentionCase {
   bool bool_mask = false, lengths = false, causal = false;
   float softcap = 0;
   const char* kv_heads = "2";
+  const char* queries = "S";
+  bool past = false;  // keys and values of before
 };
 const AttentionCase kCases[] = {
     {"bias", {"S", "T"}},
@@ -28,15 +30,23 @@ const AttentionCase kCases[] = {
     {"all", {"B", "1", "S", "T"}, false, true, true, 3.0f},
     {"mask, causal, softcap", {"S", "T"}, true, false, true, 2.0f},
     {"bias, as many heads of keys", {"B", "4", "S", "T"}, false, false, false, 0, "4"},
+    {"one query", {}, false, false, false, 0, "2", "1"},
+    {"one query, lengths, causal", {}, false, true, true, 0, "2", "1"},
+    {"one query, bias for each head", {"B", "4", "1", "T"}, false, true, false, 0, "2", "1"},
+    {"one query, mask for each head", {"4", "1", "T"}, true, false, false, 0, "1", "1"},
+    {"a few queries behind others, causal", {}, false, false, true, 0, "2", "3", true},
+    {"queries behind others, causal", {}, false, false, true, 0, "2", "S", true},
 };
-constexpr int64_t kBatch = 2, kQueries = 19, kKeys = 45, kWidth = 32,
+constexpr int64_t kBatch = 2, kQueries = 19, kKeys = 45, kPast = 30, kWidth = 32,
                   kHidden = 3;  // query kHidden sees no key of a mask
 
 onnx::Model model_of(const AttentionCase& c, int type) {
   onnx::Model m = new_model(24, 11);
-  add_input(m, "q", {"B", "4", "S", "32"}, type);
+  add_input(m, "q", {"B", "4", c.queries, "32"}, type);
   add_input(m, "k", {"B", c.kv_heads, "T", "32"}, type);
   add_input(m, "v", {"B", c.kv_heads, "T", "32"}, type);
+  for (const char* name : {"past_k", "past_v"})
+    if (c.past) add_input(m, name, {"B", c.kv_heads, "P", "32"}, type);
   std::vector<std::string> inputs{"q", "k", "v"};
   if (!c.mask.empty()) {
     add_input(m, "mask", c.mask, c.bool_mask ? kBool : type);
@@ -47,6 +57,10 @@ onnx::Model model_of(const AttentionCase& c, int type) {
     inputs.resize(6);
     inputs.emplace_back("lengths");
   }
+  if (c.past) {
+    inputs.resize(4);
+    inputs.insert(inputs.end(), {"past_k", "past_v"});
+  }
   onnx::Node& n = add_node(m, "Attention", inputs, {"y"});
   if (c.causal) add_int(n, "is_causal", 1);
   if (c.softcap > 0) add_attr(n, "softcap", 1).set_f(c.softcap);
@@ -55,7 +69,7 @@ onnx::Model model_of(const AttentionCase& c, int type) {
 }
 
 int64_t size_of_dim(const std::string& dim) {
-  return dim == "B" ? kBatch : dim == "S" ? kQueries : dim == "T" ? kKeys : std::stoll(dim);
+  return dim == "B" ? kBatch : dim == "S" ? kQueries : dim == "T" ? kKeys : dim == "P" ? kPast : std::stoll(dim);
 }
 std::vector<Tensor> inputs_of(const AttentionCase& c, DType type) {
   std::mt19937_64 random(7);
@@ -69,12 +83,13 @@ std::vector<Tensor> inputs_of(const AttentionCase& c, DType type) {
       t == DType::Bool ? x.set_int(i, static_cast<int64_t>(random() % 2)) : x.set_float(i, normal(random));
     return x;
   };
-  add({"B", "4", "S", "32"}, type);
+  add({"B", "4", c.queries, "32"}, type);
   add({"B", c.kv_heads, "T", "32"}, type);
   add({"B", c.kv_heads, "T", "32"}, type);
+  for (int i = 0; i < 2 && c.past; ++i) add({"B", c.kv_heads, "P", "32"}, type);
   if (!c.mask.empty()) {
     Tensor& mask = add(c.mask, c.bool_mask ? DType::Bool : type);
-    for (int64_t i = 0; i < mask.count(); ++i)
+    for (int64_t i = 0; i < mask.count() && size_of_dim(c.queries) == kQueries; ++i)
       if (i / kKeys % kQueries == kHidden) c.bool_mask ? mask.set_int(i, 0) : mask.set_float(i, -INFINITY);
   }
   if (c.lengths) {
@@ -103,7 +118,7 @@ TEST_CASE("attention with any score expression is one kernel, right also for que
     for (const auto& [type, onnx_type] : {std::pair{DType::F32, kFloat}, std::pair{DType::F16, kFloat16}}) {
       INFO(c.name << " " << name_of(type));
       const onnx::Model m = model_of(c, onnx_type);
-      CHECK(kernels_for("sm_90a", m) == 1);
+      CHECK(kernels_for("sm_90a", m) == (c.past ? 3 : 1));  // keys and values are joined before
       const ModelFile file(m);
       const std::vector<Tensor> inputs = inputs_of(c, type);
       const Tensor got = run(load(file, "emulator"), inputs)[0], want = run(load(file, "cpu"), inputs)[0];
@@ -112,7 +127,7 @@ TEST_CASE("attention with any score expression is one kernel, right also for que
       for (int64_t i = 0; i < want.count(); ++i) {
         const double difference = std::abs(got.float_at(i) - want.float_at(i));
         worst = std::max(worst, std::isnan(difference) ? INFINITY : difference);
-        if (!c.mask.empty() && i / kWidth % kQueries == kHidden) REQUIRE(got.float_at(i) == 0);
+        if (!c.mask.empty() && size_of_dim(c.queries) == kQueries && i / kWidth % kQueries == kHidden) REQUIRE(got.float_at(i) == 0);
       }
       CHECK(worst <= (type == DType::F32 ? 1e-5 : 4e-3));
     }

@@ -1,4 +1,5 @@
 // The CPU backend on points, rows and windows, against the kernel interpreter. Contractions: cpu_contract_test.cpp.
+#include "codegen/kernel/attention_masks.h"
 #include "tests/cpu_test_tools.h"
 
 using namespace ingot;
@@ -254,6 +255,34 @@ TEST_CASE("attention keeps one row of scores in scratch", "[cpu]") {
       c.kernel.body = {Stmt{std::move(t)}};
       check_kernel(c, 1e-5);
     }
+}
+
+TEST_CASE("attention's loops over keys end where a mask says so", "[cpu]") {
+  constexpr int64_t kBatches = 4, kQueries = 5, kKeys = 70, kWidth = 24, kColumns = 17;
+  for (const NoLogit no_logit : {NoLogit::Nan, NoLogit::Zero}) {
+    KernelCase c;
+    const Axis b = axis("b", kBatches), m = axis("m", kQueries), k = axis("k", kWidth), d = axis("d", kColumns), j = axis("n", kKeys);
+    const int q = c.input(DType::F32, {kBatches, kQueries, kWidth}), key = c.input(DType::F32, {kBatches, kKeys, kWidth});
+    const int value = c.input(DType::F32, {kBatches, kKeys, kColumns}), lengths = c.input(DType::I64, {kBatches});
+    const int y = c.output(DType::F32, {kBatches, kQueries, kColumns});
+    for (int i = 0; i < 3; ++i) fill(c.tensors[static_cast<size_t>(i)], 20 + static_cast<unsigned>(i));
+    const int64_t counts[] = {-3, 2, 33, 500};
+    for (int64_t i = 0; i < kBatches; ++i) c.tensors[static_cast<size_t>(lengths)].set_int(i, counts[i]);
+    Attend t{.batch = {b}, .m = {m}, .n = {j}, .k = {k}, .d = {d}};
+    t.q = load32(q, (b.var * kQueries + m.var) * kWidth + k.var);
+    t.key = load32(key, (b.var * kKeys + j.var) * kWidth + k.var);
+    t.value = load32(value, (b.var * kKeys + j.var) * kColumns + d.var);
+    t.dot = Expr::local("dot", DType::F32);
+    const Expr length = Expr::load(lengths, DType::I64, b.var);
+    const Expr seen = logical_and(lt(j.var, length), le(j.var, m.var + (length - kQueries)));
+    t.score = select(seen, t.dot * f32(0.2), f32(-INFINITY));
+    t.acc = Expr::local("acc", DType::F32);
+    t.epilogue = {Stmt{Store{y, (b.var * kQueries + m.var) * kColumns + d.var, t.acc}}};
+    t.no_logit = no_logit;
+    REQUIRE(reach_of(t).valid());
+    c.kernel.body = {Stmt{std::move(t)}};
+    check_kernel(c, 1e-5);
+  }
 }
 
 TEST_CASE("windows: max pooling and depthwise convolution", "[cpu]") {

@@ -8,6 +8,7 @@
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/plan_cuda.h"
+#include "codegen/kernel/attention_masks.h"
 #include "compiler/driver/reference.h"
 #include "compiler/expr/combine.h"
 #include "compiler/expr/simplify.h"

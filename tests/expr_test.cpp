@@ -59,6 +59,12 @@ TEST_CASE("index arithmetic of reshapes cancels") {
   const Expr pixel = Expr::index("pixel", 784);
   expect_same(floor_mod(floor_div(pixel, 28), 28), "pixel//28");
   const Expr i = Expr::index("i", H * W);
+  const Expr head = Expr::index("head", 32), channel = Expr::index("channel", 128), key = Expr::index("key", N);
+  const Expr transposed = N * head * 128 + N * channel + key;  // heads in groups of four
+  expect_same(floor_div(transposed, N * 512), "head//4");
+  expect_same(floor_div(N * head * 128 + key * 128 + channel, N * 512), "head//4");
+  expect_same(floor_mod(floor_div(transposed, N), 128), "channel");
+  expect_same(floor_mod(transposed, N * 512), to_string(simplify(floor_mod(head, 4) * N * 128 + N * channel + key)));
   expect_same(floor_div(i, W) * W + floor_mod(i, W), "i");
 }
 

@@ -16,7 +16,9 @@
 
 #include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/mma_cost.h"
+#include "codegen/cuda/tuning_candidates.h"
 #include "runtime/cuda/cuda_device.h"
+#include "tests/emulation/attention_samples.h"
 #include "tests/emulation/byte_samples.h"
 #include "tests/emulation/run_sample.h"
 
@@ -209,6 +211,36 @@ TEST_CASE("products of bytes on a GPU are exact", "[gpu]") {
   jobs.check();
 }
 
+TEST_CASE("attention with few queries, and with masks, on a GPU", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu) return;
+  const Decoding cases[] = {
+      {.batch = 2, .n = 1100, .k = 128, .d = 128, .sees = Sees::Length},
+      {.heads = 6, .key_heads = 2, .m = 5, .n = 300, .k = 24, .d = 40, .type = DType::BF16, .biased = true},
+      {.heads = 4, .key_heads = 4, .n = 500, .k = 64, .d = 64, .type = DType::F32, .sees = Sees::CausalLength},
+      {.batch = 1, .m = 2, .n = 400, .k = 256, .d = 256, .sees = Sees::Causal},
+      {.batch = 1, .heads = 8, .key_heads = 2, .m = 300, .n = 330, .k = 64, .d = 16, .sees = Sees::Causal},
+      {.batch = 40, .heads = 1, .key_heads = 1, .m = 150, .n = 150, .k = 32, .d = 32, .sees = Sees::Causal, .biased = true},
+      {.batch = 3, .m = 1, .n = 300, .open = true},
+      {.batch = 2, .m = 90, .n = 200, .sees = Sees::Length, .open = true},
+  };
+  Jobs jobs(*gpu);
+  for (const Decoding& x : cases) {
+    const Sample* sample = jobs.add(decoding(x));
+    for (const TargetTraits& traits : {gpu->traits, cuda_traits(80)}) {
+      const PlannedKernel planned = plan_kernel(sample->kernel, traits);
+      std::vector<Schedule> schedules = tuning_candidates(planned, traits, DimValues(sample->dims.begin(), sample->dims.end())).schedules;
+      if (schedules.empty()) schedules = planned.forms;
+      for (const Schedule& s : schedules) {
+        auto emitted = emit_cuda(planned.kernel, traits, s);
+        if (!emitted) FAIL(emitted.error().to_string());
+        if (evaluate_int(emitted->grid[0], sample->dims).value_or(0) > 0) jobs.add(sample, std::move(*emitted));
+      }
+    }
+  }
+  jobs.check();
+}
+
 // Small ones, so that all take seconds under compute-sanitizer: a test of its own, to be chosen by its tag.
 TEST_CASE("a kernel of each kind on a GPU", "[gpu][sanitizer]") {
   const Gpu* gpu = gpu_or_skip();
@@ -236,6 +268,8 @@ TEST_CASE("a kernel of each kind on a GPU", "[gpu][sanitizer]") {
       rows_matmul(2001, 24, 144, DType::F16, 49, true),
       attention(2, 70, 70, 64, 64, DType::F16, true),
       attention(2, 33, 40, 32, 32, DType::F32, false),
+      decoding({.batch = 2, .n = 300, .sees = Sees::Length}),
+      decoding({.batch = 3, .heads = 2, .key_heads = 1, .m = 200, .n = 200, .sees = Sees::Causal}),
       byte_matmul(1, 70, 72, 96, false, true, {DType::U8, DType::I8}, ByteResult::Bytes),
   };
   TargetTraits tiny = gpu->traits;

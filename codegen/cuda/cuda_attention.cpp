@@ -2,9 +2,14 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_printers.h"
+#include "codegen/kernel/attention_masks.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
+
+namespace {
+constexpr int kSectionBytes = 16 << 20;  // a third of the L2 of an H100
+}
 
 AttentionPrinter::AttentionPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : ProductPrinter(kernel, schedule, i32), attend_(*kernel.attend()), details_(attention_details(kernel, schedule)) {
@@ -58,23 +63,19 @@ void AttentionPrinter::print_starts() {
   const DType element = element_of(schedule_.unit);
   const AttentionRows rows = *attention_rows(kernel_, element);
   const Expr unit = 16 / static_cast<int64_t>(size_of(element));
-  FunctorPrinter f(kernel_, schedule_, expr_.i32());
-  {
-    auto type = f.writer().type_block("struct Starts");
-    f.writer().line("Args args;");
-    for (const auto& [name, operand] : {std::pair{"q", &rows.q}, {"key", &rows.key}, {"value", &rows.value}}) {
-      FunctorPrinter one(kernel_, schedule_, expr_.i32());
-      const Expr start = simplify(floor_div(operand->start, unit));
-      {
-        auto call = one.writer().block(fmt::format("INGOT_DEV {0} {1}({0} batch) const", expr_.index_type(), name));
-        one.bind_args();
-        one.split(attend_.batch, "batch", as_body(start));
-        one.writer().line(fmt::format("return {};", one.value(start)));
-      }
-      f.writer().splice(one.text());
+  auto type = out_.type_block("struct Starts");
+  out_.line("Args args;");
+  for (const auto& [name, operand] : {std::pair{"q", &rows.q}, {"key", &rows.key}, {"value", &rows.value}}) {
+    FunctorPrinter one(kernel_, schedule_, expr_.i32());
+    const Expr start = simplify(floor_div(operand->start, unit));
+    {
+      auto call = one.writer().block(fmt::format("INGOT_DEV {0} {1}({0} batch) const", expr_.index_type(), name));
+      one.bind_args();
+      one.split(attend_.batch, "batch", as_body(start));
+      one.writer().line(fmt::format("return {};", one.value(start)));
     }
+    splice(one);
   }
-  splice(f);
 }
 
 void AttentionPrinter::print_plan() {
@@ -85,8 +86,14 @@ void AttentionPrinter::print_plan() {
   out_.line(fmt::format("typedef {} index;", expr_.index_type()));
   out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, head = {}, tile_d = {}, threads = {};", t.m,
                         t.n, d.head, d.columns, schedule_.threads));
-  out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, groups = {}, chunk = {};", t.stages,
-                        d.q_stages, t.boxes ? t.groups() : 0, d.chunk));
+  if (t.boxes) {
+    out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, groups = {}, chunk = {};", t.stages,
+                          d.q_stages, t.groups(), d.chunk));
+    out_.line(fmt::format("static constexpr i64 section_bytes = {};", kSectionBytes));
+  } else {
+    out_.line(fmt::format("static constexpr int stages = {}, key_warps = {}, cluster_k = {};", t.stages, t.k_warps,
+                          schedule_.cluster_k));
+  }
   out_.line(fmt::format("static constexpr int q_vector = {}, k_vector = {}, v_vector = {}, e_vector = {};", d.q.vector,
                         d.key.vector, d.value.vector, d.e_vector));
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
@@ -95,44 +102,56 @@ void AttentionPrinter::print_plan() {
   out_.line(fmt::format("static constexpr int no_logit = {};", kNoLogits[static_cast<size_t>(attend_.no_logit)]));
 }
 
-void AttentionPrinter::print_reach(FunctorPrinter& f) {
-  const Expr reach = reach_of(attend_);
+void AttentionPrinter::print_limit(const char* name, const Expr& bound) {
   FunctorPrinter one(kernel_, schedule_, expr_.i32());
   {
-    auto call =
-        one.writer().block(fmt::format("INGOT_DEV {0} reach({0} batch, {0} m, {0} n_end) const", expr_.index_type()));
-    if (reach.valid()) {
+    auto call = one.writer().block(
+        fmt::format("INGOT_DEV {0} {1}({0} batch, {0} m, {0} n_end) const", expr_.index_type(), name));
+    if (bound.valid()) {
       one.bind_args();
-      one.split(attend_.batch, "batch", as_body(reach));
-      one.split(attend_.m, "m", as_body(reach));
+      one.split(attend_.batch, "batch", as_body(bound));
+      one.split(attend_.m, "m", as_body(bound));
     }
-    one.writer().line(fmt::format("return {};", reach.valid() ? one.value(reach) : "n_end"));
+    one.writer().line(fmt::format("return {};", bound.valid() ? fmt::format("key_limit({}, n_end)", one.value(bound)) : "n_end"));
   }
-  f.writer().splice(one.text());
+  splice(one);
+}
+
+void AttentionPrinter::print_logit(const char* name, const Expr& logit) {
+  FunctorPrinter one(kernel_, schedule_, expr_.i32());
+  {
+    auto call = one.writer().block(
+        fmt::format("INGOT_DEV float {1}({0} batch, {0} m, {0} n, float dot) const", expr_.index_type(), name));
+    one.bind_args();
+    const Body uses = as_body(logit);
+    one.split(attend_.batch, "batch", uses);
+    one.split(attend_.m, "m", uses);
+    one.split(attend_.n, "n", uses);
+    one.bind_acc(attend_.dot, "dot");
+    one.writer().line(fmt::format("return {};", one.value(logit)));
+  }
+  splice(one);
 }
 
 void AttentionPrinter::print_score() {
-  FunctorPrinter f(kernel_, schedule_, expr_.i32());
-  {
-    auto type = f.writer().type_block("struct Score");
-    f.writer().line("Args args;");
-    const auto [scale, score] = split_scale(attend_.score, attend_.dot);
-    bool loads = false;
-    visit(attend_.score, [&](const Expr& e) { loads |= e.op() == ExprOp::Load; });
-    f.writer().line(fmt::format("static constexpr float kScale = (float){:.9e};", scale));
-    f.writer().line(fmt::format("static constexpr bool kLoads = {};", loads));
-    print_reach(f);
-    auto call = f.writer().block(
-        fmt::format("INGOT_DEV float operator()({0} batch, {0} m, {0} n, float dot) const", expr_.index_type()));
-    f.bind_args();
-    const Body uses = as_body(score);
-    f.split(attend_.batch, "batch", uses);
-    f.split(attend_.m, "m", uses);
-    f.split(attend_.n, "n", uses);
-    f.bind_acc(attend_.dot, "dot");
-    f.writer().line(fmt::format("return {};", f.value(score)));
+  const auto [scale, logit] = split_scale(attend_.score, attend_.dot);
+  const SeenKeys seen = seen_keys(attend_, logit);
+  bool loads = false;  // for each key
+  visit(seen.is_all ? seen.plain : logit, [&](const Expr& e) {
+    for (const Axis& a : attend_.n) loads |= e.op() == ExprOp::Load && depends_on(e, a.var.name());
+  });
+  auto type = out_.type_block("struct Score");
+  out_.line("Args args;");
+  out_.line(fmt::format("static constexpr float kScale = (float){:.9e};", scale));
+  const Expr reach = reach_of(attend_);
+  out_.line(fmt::format("static constexpr bool kLoads = {}, kMasks = {}, kLimits = {}, kGrows = {};", loads,
+                        seen.plain.valid(), seen.is_all, grows_with_row(attend_, reach)));
+  print_limit("reach", reach);
+  if (seen.plain.valid()) {
+    print_limit("seen", seen.bound);
+    print_logit("plain", seen.plain);
   }
-  splice(f);
+  if (!seen.is_all) print_logit("operator()", logit);
 }
 
 }  // namespace ingot

@@ -47,7 +47,8 @@ std::string CudaPrinter::signature() const {
   for (size_t i = 0; i < box_maps(kernel_, schedule_).size(); ++i)
     list += fmt::format(", const __grid_constant__ TensorMap map_{}", i);
   // Without a block count ptxas spills registers of large tiles for the sake of occupancy.
-  const bool counted = schedule_.kind == Schedule::Kind::Tiles || schedule_.kind == Schedule::Kind::Window || schedule_.tile.boxes;
+  const bool counted = schedule_.kind == Schedule::Kind::Tiles || schedule_.kind == Schedule::Kind::Window || schedule_.tile.boxes ||
+                       shares_keys(schedule_);
   const std::string residents =
       counted ? fmt::format(", {}", blocks_per_sm_) : std::string();
   const std::string cluster =

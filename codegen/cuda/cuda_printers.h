@@ -198,7 +198,8 @@ class AttentionPrinter : public ProductPrinter {
   void print_plan();
   void print_score();
   void print_starts();
-  void print_reach(FunctorPrinter& f);
+  void print_limit(const char* name, const Expr& bound);
+  void print_logit(const char* name, const Expr& logit);
 
   const Attend& attend_;
   AttentionDetails details_;

@@ -7,6 +7,7 @@
 
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/plan_cuda.h"
+#include "codegen/kernel/attention_masks.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
 
@@ -19,8 +20,9 @@ int rounded(const std::vector<Axis>& axes) { return static_cast<int>((estimate(t
 
 int shared_bytes(const AttentionDetails& d, const MmaTile& t, int size) {
   const int row = d.head * size + 16, value_row = d.columns * size + (size == 2 ? 16 : 32);
-  const int stages = t.m * row + 2 * t.n * row + 2 * t.n * value_row;
-  return std::max(stages, mma_result_bytes({.m = t.m, .n = d.columns}, false));
+  const int stages = t.m * row + t.stages * t.n * (row + value_row);
+  const int pairs = t.k_warps > 1 ? t.k_warps * t.m * 8 : 0;  // what joins the parts of the keys
+  return std::max(stages, mma_result_bytes({.m = t.m, .n = d.columns}, false) + pairs);
 }
 
 }  // namespace
@@ -38,29 +40,52 @@ namespace {
 /// The sizes of an attention, as far as they are known, and what its logits cost.
 struct AttentionProblem {
   double m, n, batch, head, columns, work;
+  bool grows = false;  // the last query sees all keys, each one before it one less
+
+  double keys_of(double row) const { return grows ? std::clamp(row + 1 + n - m, 0.0, n) : n; }
 };
 
-/// Cycles of the busiest SM. Warpgroups of an SM take turns at the tensor cores and at the exponentials; one alone has both, one
-/// after the other.
+/// The time of a tile of queries from m0 on, on an SM with as many other blocks: warpgroups take turns at the tensor cores and at the
+/// exponentials; one alone has both, one after the other.
+double tile_cycles(const AttentionProblem& p, const MmaTile& t, int blocks, double m0) {
+  const double elements = 64.0 * t.n, multiply = elements * (p.head + p.columns) / 1800;
+  const double weigh = elements * (1.0 / 16 + p.work / 128);
+  double all = 0, most = 0;  // steps
+  for (double row = m0; row < std::min(p.m, m0 + t.m); row += 64) {
+    const double steps = std::ceil(p.keys_of(std::min(p.m, row + 64) - 1) / t.n);
+    all += steps;
+    most = std::max(most, steps);
+  }
+  if (!p.grows) all = most * t.groups();
+  return std::max(all * blocks * std::max(multiply, weigh), most * (multiply + weigh + 400));
+}
+
+/// Cycles of the busiest SM.
 double estimated_cycles(const AttentionProblem& p, const TargetTraits& target, const MmaTile& t, int blocks) {
-  const double together = static_cast<double>(t.groups()) * blocks, elements = 64.0 * t.n;
-  const double multiply = elements * (p.head + p.columns) / 1800, weigh = elements * (1.0 / 16 + p.work / 128);
-  const double step = std::max({together * multiply, together * weigh, multiply + weigh + 400});
   const double rows = std::ceil(p.m / t.m), steps = std::ceil(p.n / t.n);
-  const double rounds = std::ceil(rows * p.batch / (target.parallel_units * blocks));
   // TMA fills what is outside with zeros, a row at a time; and what a tile reads and writes passes at 19 bytes a cycle and SM.
   const double outside = (t.m - p.m / rows) + 2 * (steps * t.n - p.n);
   const double bytes = 2 * (p.m * (p.head + p.columns) + p.n * (p.head + p.columns)) / rows;
-  return rounds * std::max(steps * step + 1500 + 8 * outside, bytes * blocks / 19) + 3000;
+  const auto with_rest = [&](double cycles) { return std::max(cycles + 1500 + 8 * outside, bytes * blocks / 19); };
+  const double places = static_cast<double>(target.parallel_units) * blocks;
+  if (!p.grows) return std::ceil(rows * p.batch / places) * with_rest(tile_cycles(p, t, blocks, 0)) + 3000;
+  double all = 0, last = 0;
+  for (double r = 0; r < rows; ++r) all += last = with_rest(tile_cycles(p, t, blocks, r * t.m));
+  // Blocks have about as much to do each (prelude/attention_boxes.cuh), but for a part of the longest tile.
+  return std::max(all * p.batch / places + last / 2, last) + 3000;
 }
 
+/// What the logits of a thread take in registers, beside themselves.
+enum class LogitCost { Scale, Other, Masks, MasksAndLoads };
+
 /// Registers of a thread: logits, weights and results, and what the rest takes (measured: where ptxas begins to spill).
-bool fits_registers(const MmaTile& t, int columns, bool loads) {
+bool fits_registers(const MmaTile& t, int columns, LogitCost cost) {
   constexpr int kLimits[] = {128, 232, 160,
                              112};  // for 1 to 4 warpgroups (prelude/warp_results.cuh; of one, two blocks an SM)
-  const int rest[] = {40, columns < 128 ? 44 : 56, 45, loads ? 33 : 25};
+  const int rest[] = {40, columns < 128 ? 44 : 56, 45, cost == LogitCost::Scale ? 25 : 33};
+  const int masks = cost == LogitCost::MasksAndLoads ? 16 : cost == LogitCost::Masks ? 8 : 0;
   const auto groups = static_cast<size_t>(t.groups() - 1);
-  return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] <= kLimits[groups];
+  return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] + masks <= kLimits[groups];
 }
 
 int box_bytes(const AttentionDetails& d, const MmaTile& t) {
@@ -100,8 +125,14 @@ std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& tar
   p.batch = count(a.batch);
   p.head = d.head;
   p.columns = d.columns;
-  const bool scaled = scale_alone(a.score, a.dot).has_value();
-  p.work = 5.0 + (scaled ? 0 : static_cast<double>(count_flops(a.score)));
+  const Expr logit = split_scale(a.score, a.dot).logit, plain = seen_keys(a, logit).plain;
+  p.work = 5.0 + static_cast<double>(count_flops(plain.valid() ? plain : logit));
+  p.grows = grows_with_row(a, reach_of(a));
+  bool loads = false;
+  visit(plain.valid() ? plain : logit, [&](const Expr& e) { loads |= e.op() == ExprOp::Load; });
+  const LogitCost cost = plain.valid()     ? loads ? LogitCost::MasksAndLoads : LogitCost::Masks
+                         : logit.same(a.dot) ? LogitCost::Scale
+                                             : LogitCost::Other;
   const char* forced = std::getenv("INGOT_TILE");
   for (int groups = 1; groups <= 4; ++groups) {
     for (int n = 64; n <= 208; n += 16) {
@@ -110,7 +141,7 @@ std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& tar
       box_details(d, t, target.shared_bytes);
       t.stages = 2;
       const bool taken = forced && fmt::format("{}x{}", t.m, t.n) == forced;
-      if (!(taken || fits_registers(t, d.columns, !scaled)) || box_bytes(d, t) > limit) continue;
+      if (!(taken || fits_registers(t, d.columns, cost)) || box_bytes(d, t) > limit) continue;
       while (t.stages < 4) {
         ++t.stages;
         if (box_bytes(d, t) > limit) break;
@@ -140,22 +171,28 @@ std::vector<MmaTile> rank_warps(const AttentionDetails& d, int size, int limit) 
 
 }  // namespace
 
-std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
-  const Attend& t = *kernel.attend();
+namespace {
+
+Schedule schedule_of(const Attend& t, const TargetTraits& target) {
   Schedule s;
   s.kind = Schedule::Kind::Attention;
   s.unit = t.q_type == DType::F16    ? MultiplyUnit::F16
            : t.q_type == DType::BF16 ? MultiplyUnit::BF16
            : target.allow_tf32       ? MultiplyUnit::Tf32
                                      : MultiplyUnit::Tf32x3;
+  return s;
+}
+
+/// Tiles with queries enough for each warp, or warpgroup, to have its own.
+std::vector<RankedPlan> rank_many_queries(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
+  const Attend& t = *kernel.attend();
+  Schedule s = schedule_of(t, target);
   const int size = static_cast<int>(size_of(element_of(s.unit)));
   AttentionDetails d;
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
-  const bool many = estimate(total_of(t.m), 512) > 16;  // a warpgroup has 64 queries
   std::vector<RankedPlan> plans;
-  if (target.compute_capability == 90 && size == 2 && many && d.columns <= 256 &&
-      attention_rows(kernel, element_of(s.unit))) {
+  if (target.compute_capability == 90 && size == 2 && d.columns <= 256 && attention_rows(kernel, element_of(s.unit))) {
     for (const RankedTile& x : rank_boxes(kernel, target, d, at)) {
       s.tile = x.tile;
       s.threads = s.tile.threads();
@@ -172,11 +209,33 @@ std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits&
   return plans;
 }
 
-Schedule plan_attention(const Kernel& kernel, const TargetTraits& target) {
-  const std::vector<RankedPlan> plans = rank_attention(kernel, target, {});
-  return std::min_element(plans.begin(), plans.end(),
-                          [](const RankedPlan& a, const RankedPlan& b) { return a.cycles < b.cycles; })
-      ->schedule;
+bool less_cycles(const RankedPlan& a, const RankedPlan& b) { return a.cycles < b.cycles; }
+
+}  // namespace
+
+std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
+  const Attend& t = *kernel.attend();
+  const auto queries = total_of(t.m).as_int();
+  const bool few = has_few_form(kernel) ? is_few(kernel, at) : queries && *queries <= 16;  // a warp's rows are 16
+  std::vector<RankedPlan> plans;
+  if (!few) plans = rank_many_queries(kernel, target, at);
+  // A few more queries may fill too few tiles. Without an estimate of the others nothing is gained by a choice.
+  const int64_t batch = estimate(total_of(t.batch), 512);
+  const bool narrow = queries && *queries <= 64 && batch < target.parallel_units;
+  if (few || (narrow && plans[0].cycles > 0)) {
+    for (RankedPlan& x : rank_few_queries(kernel, target, at, schedule_of(t, target))) plans.push_back(std::move(x));
+  }
+  return plans.empty() ? rank_many_queries(kernel, target, at) : plans;
+}
+
+std::vector<Schedule> plan_attention(const Kernel& kernel, const TargetTraits& target) {
+  const auto best = [](const std::vector<RankedPlan>& plans) {
+    return std::min_element(plans.begin(), plans.end(), less_cycles)->schedule;
+  };
+  if (!has_few_form(kernel)) return {best(rank_attention(kernel, target, {}))};
+  std::vector<Schedule> forms = plan_few_queries(kernel, target, schedule_of(*kernel.attend(), target));
+  forms.push_back(best(rank_many_queries(kernel, target, {})));
+  return forms;
 }
 
 AttentionDetails attention_details(const Kernel& kernel, const Schedule& s) {

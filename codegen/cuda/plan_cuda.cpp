@@ -257,7 +257,7 @@ static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
 
 std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   if (kernel.contract()) return plan_tiles(kernel, target);
-  if (kernel.attend()) return {plan_attention(kernel, target)};
+  if (kernel.attend()) return plan_attention(kernel, target);
   if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(kernel, work, target);
   return {plan_loops(kernel, target)};
 }
@@ -310,7 +310,11 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
     const Attend& t = *kernel.attend();
     launch.shared_bytes = attention_details(kernel, s).shared_bytes;
     const Expr tiles = ceil_div(total_of(t.m), Expr(s.tile.m)), batches = total_of(t.batch);
-    launch.grid[0] = simplify(s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles);
+    launch.grid[0] = s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles * s.cluster_k;
+    if (has_few_form(kernel)) {
+      const Expr few = is_few(kernel);
+      launch.grid[0] = select(shares_keys(s) ? few : logical_not(few), launch.grid[0], Expr(0));
+    }
     launch.grid[0] = in_form(launch.grid[0], s, total_of(t.m) * total_of(t.d) * batches);
     if (!s.tile.boxes) launch.grid[2] = simplify(min(batches, Expr(65535)));
     return launch;

@@ -111,19 +111,19 @@ struct AttentionRows {
 };
 std::optional<AttentionRows> attention_rows(const Kernel& kernel, DType element);
 std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& schedule);
-/// Over the batch axes and the row: keys from there on have weights of zero in rows up to this one; invalid when that is not
-/// known. A mask that is finite counts where the logits of 16-bit queries and keys cannot reach it and the first key is not
-/// masked.
-Expr reach_of(const Attend& attend);
-/// c, where the logit is c * dot for a positive number c.
-std::optional<double> scale_alone(const Expr& score, const Expr& dot);
-/// The same logit as scale * logit, with scale > 0: masks of -inf stay what they are.
-struct ScaledLogit {
-  double scale = 1;
-  Expr logit;
-};
-ScaledLogit split_scale(const Expr& score, const Expr& dot);
-Schedule plan_attention(const Kernel& kernel, const TargetTraits& target);
+std::vector<Schedule> plan_attention(const Kernel& kernel, const TargetTraits& target);
+/// Few queries (attention_few.cpp): true for the plans in which warps and blocks share the keys of the same rows. Such a plan
+/// is for the kernel that heads_as_rows makes, where heads with the same keys and values are more queries.
+bool shares_keys(const Schedule& schedule);
+Kernel heads_as_rows(Kernel kernel);
+/// Where the number of queries is open there are forms for few, launched where is_few holds, and for many. The same is said of
+/// what heads_as_rows makes.
+bool has_few_form(const Kernel& kernel);
+Expr is_few(const Kernel& kernel);
+bool is_few(const Kernel& kernel, const DimValues& at);
+/// `schedule`: the unit. All plans for these dims, in no order; one form, or one for each range of sizes of the batch.
+std::vector<RankedPlan> rank_few_queries(const Kernel& kernel, const TargetTraits& target, const DimValues& at, Schedule schedule);
+std::vector<Schedule> plan_few_queries(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule);
 AttentionDetails attention_details(const Kernel& kernel, const Schedule& schedule);
 /// The two products of an attention: queries by keys, and weights by values (whose `a` is not set).
 Contract score_product(const Attend& attend);

@@ -20,7 +20,7 @@ Schedule without_range(Schedule s) {
 /// Plans of one structure differ in their numbers only.
 int structure_of(const Schedule& s) {
   const MmaTile& t = s.tile;
-  if (s.kind != Schedule::Kind::Tiles || s.unit == MultiplyUnit::Simt) return s.tile.boxes;
+  if (s.kind != Schedule::Kind::Tiles || s.unit == MultiplyUnit::Simt) return s.tile.boxes + 2 * shares_keys(s) * s.cluster_k;
   const int by = t.row_teams > 0 ? 5 : !t.boxes ? t.warpgroups ? 1 + t.overlap : 0 : t.in_turn ? 3 : 4;
   return by * 3 + (s.cluster_k > 1 ? 1 : t.k_warps > 1 ? 2 : 0);
 }
@@ -42,9 +42,13 @@ Expr results_of(const Kernel& kernel) {
   return total_of(kernel.domain);
 }
 
-size_t form_for(const std::vector<Schedule>& forms, int64_t results) {
+/// `few`: of attention, the form is one for few queries, if there are any.
+size_t form_for(const std::vector<Schedule>& forms, int64_t results, bool few) {
+  const auto is_range = [&](const Schedule& s) { return results >= s.from && (s.below == 0 || results < s.below); };
   for (size_t i = 0; i < forms.size(); ++i)
-    if (results >= forms[i].from && (forms[i].below == 0 || results < forms[i].below)) return i;
+    if (shares_keys(forms[i]) == few && is_range(forms[i])) return i;
+  for (size_t i = 0; i < forms.size(); ++i)
+    if (is_range(forms[i])) return i;
   return 0;
 }
 
@@ -65,7 +69,8 @@ TuningCandidates tuning_candidates(const PlannedKernel& planned, const TargetTra
   const auto results = evaluate_int(results_of(planned.kernel), at);
   if (!results || *results <= 0) return c;
   c.results = *results;
-  c.form = form_for(planned.forms, c.results);
+  const Kernel& kernel = planned.kernel;
+  c.form = form_for(planned.forms, c.results, kernel.attend() && has_few_form(kernel) && is_few(kernel, at));
   const std::vector<RankedPlan> plans = ranked(planned, target, at);
   if (plans.empty()) return c;
   c.schedules.push_back(without_range(planned.forms[c.form]));
@@ -94,7 +99,7 @@ std::vector<Schedule> tuned_forms(const std::vector<Schedule>& forms, std::vecto
   for (size_t f = 0; f < forms.size(); ++f) {
     std::vector<const TunedPlan*> own;
     for (const TunedPlan& p : plans)
-      if (form_for(forms, p.results) == f && (own.empty() || own.back()->results < p.results)) own.push_back(&p);
+      if (form_for(forms, p.results, shares_keys(p.schedule)) == f && (own.empty() || own.back()->results < p.results)) own.push_back(&p);
     if (own.empty()) cut.push_back(forms[f]);
     for (size_t i = 0; i < own.size(); ++i) {
       Schedule s = own[i]->schedule;

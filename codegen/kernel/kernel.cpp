@@ -86,7 +86,8 @@ static std::string way_of(const Schedule& s) {
       return fmt::format("window {} channels, {} rows and {} columns a thread, threads={}", s.vector, s.tile.m, s.tile.n, s.threads);
     case Schedule::Kind::Attention:
       return fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit), s.tile.m, s.tile.n,
-                         s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads);
+                         s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads) +
+             (s.tile.k_warps > 1 ? fmt::format(", keys divided among {} warps and {} blocks", s.tile.k_warps, s.cluster_k) : "");
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt)
         return fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile), s.threads, s.cluster_k);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "codegen/kernel/attention_masks.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot::cpu {
@@ -17,6 +18,7 @@ class AttentionPoints {
     out_.domain.insert(out_.domain.end(), t_.m.begin(), t_.m.end());
     out_.body.clear();
     out_.body.push_back({Alloc{scores_, "scores", DType::F32, simplify(product_of(t_.n))}});
+    end_where_masks_say();
     add_scores();
     add_weights();
     add_results();
@@ -29,16 +31,24 @@ class AttentionPoints {
     for (const Axis& a : axes) total = total * a.extent;
     return total;
   }
+  /// The loops over keys end with the last one that this query sees.
+  void end_where_masks_say() {
+    const Expr reach = reach_of(t_);
+    if (!reach.valid()) return;
+    const Expr seen = Expr::local("seen", DType::I64);
+    out_.body.push_back({Let{seen, max(Expr(0), min(reach, t_.n[0].extent))}});
+    t_.n[0].extent = seen;
+  }
   static Expr place(const std::vector<Axis>& axes) {
     Expr at = 0;
-    for (const Axis& a : axes) at = at * a.extent + a.var;
+    for (const Axis& a : axes) at = at * a.var.extent() + a.var;
     return at;
   }
   /// The keys once more, under names of their own.
   std::vector<Axis> keys_again(Bindings& bindings) {
     std::vector<Axis> axes;
     for (const Axis& a : t_.n) {
-      axes.push_back({Expr::index(a.var.name() + "_" + std::to_string(++again_), a.extent), a.extent});
+      axes.push_back({Expr::index(a.var.name() + "_" + std::to_string(++again_), a.var.extent()), a.extent});
       bindings.emplace(a.var.name(), axes.back().var);
     }
     return axes;
@@ -85,7 +95,7 @@ class AttentionPoints {
   }
 
   Kernel out_;
-  const Attend t_;
+  Attend t_;
   int scores_, again_ = 0;
 };
 

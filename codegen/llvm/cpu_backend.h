@@ -12,7 +12,7 @@
 namespace ingot {
 
 /// Changes when the same kernel gives other code: part of a cache key.
-constexpr int kCpuGeneratorVersion = 3;
+constexpr int kCpuGeneratorVersion = 4;
 
 /// How a kernel is launched: cheap, without LLVM, and the same as emit_cpu's. An Error says what cannot run on the CPU.
 struct CpuLaunch {

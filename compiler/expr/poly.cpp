@@ -44,6 +44,10 @@ std::optional<Monomial> without(const Monomial& m, const Monomial& part) {
   return rest;
 }
 
+// i64 arithmetic wraps, as the expressions do.
+int64_t wrapping_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+int64_t wrapping_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+
 Poly constant_poly(int64_t c) {
   Poly p;
   p.add(Monomial{}, c);
@@ -113,6 +117,40 @@ bool divide_by_rows(const Poly& x, const Poly& y, bool is_div, Poly& result) {
   return false;
 }
 
+/// (g*q + low) div (g*c) is q div c, and mod g*(q mod c) + low, for 0 <= low < g, where g is `part` of the dims: a flat position
+/// of rows as long as the dims say. `count` is what the divisor counts of the dims.
+bool divide_by_part(const Poly& x, const Monomial& dims, int64_t count, int64_t part, bool is_div, Poly& result) {
+  Poly q, low, above;
+  for (const auto& [atoms, coefficient] : x.terms) {
+    const auto rest = without(atoms, dims);
+    if (rest && coefficient % part == 0) q.add(*rest, coefficient / part);
+    else low.add(atoms, coefficient);
+  }
+  above.add(dims, part);
+  above.add(Monomial{}, -1);
+  above.add(low, -1);
+  if (!poly_nonnegative(low) || !poly_nonnegative(above)) return false;
+  const Expr high = from_poly(q), by(count / part);
+  if (is_div) {
+    result.add(to_poly(floor_div(high, by)));
+    return true;
+  }
+  for (const auto& [atoms, coefficient] : to_poly(floor_mod(high, by)).terms) result.add(multiply(atoms, dims), wrapping_mul(coefficient, part));
+  result.add(low);
+  return true;
+}
+bool divide_by_dims(const Poly& x, const Poly& y, bool is_div, Poly& result) {
+  if (y.terms.size() != 1) return false;
+  const auto& [dims, count] = *y.terms.begin();
+  if (dims.empty() || count <= 1) return false;
+  std::set<int64_t, std::greater<>> parts;
+  for (const auto& [atoms, coefficient] : x.terms)
+    if (without(atoms, dims)) parts.insert(std::gcd(coefficient, count));
+  for (int64_t part : parts)
+    if (part < count && divide_by_part(x, dims, count, part, is_div, result)) return true;
+  return false;
+}
+
 Poly division_poly(const Expr& e) {
   const bool is_div = e.op() == ExprOp::FloorDiv;
   const Poly x = to_poly(e.arg(0)), y = to_poly(e.arg(1));
@@ -130,6 +168,7 @@ Poly division_poly(const Expr& e) {
     return result;
   }
   if ((!c || *c > 0) && divide_by_rows(rest, y, is_div, result)) return result;
+  if (divide_by_dims(rest, y, is_div, result)) return result;
   const Expr r = from_poly(rest), d = from_poly(y);
   if (auto rc = rest.constant(); rc && c) {
     result.add(to_poly(is_div ? floor_div(*rc, *c) : floor_mod(*rc, *c)));
@@ -172,12 +211,6 @@ Poly extreme_poly(const Expr& e) {
 bool MonomialLess::operator()(const Monomial& a, const Monomial& b) const {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), atom_less);
 }
-
-namespace {
-// i64 arithmetic wraps, as the expressions do.
-int64_t wrapping_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t wrapping_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
-}  // namespace
 
 void Poly::add(const Monomial& m, int64_t coefficient) {
   if (coefficient == 0) return;

@@ -27,27 +27,29 @@ ValueId causal_mask(Compose& g, const Expr& rows, const Expr& columns, const Exp
 
 namespace {
 
-/// The product of heads that share a key head. With one query each they are rows of one product. Otherwise the key head is
-/// read again for each of them, in place: no copy is made, and the scores keep the shape that an attention kernel takes.
+/// The product of heads that share a key head: it is read again for each of them, in place. No copy is made.
 ValueId grouped_product(Compose& g, ValueId x, ValueId y, const Expr& kv_heads) {
   if (g.failed()) return x;
   const Shape s = g.shape(x), t = g.shape(y);
   if (proves_equal(s[1], kv_heads)) return g.matmul(x, y);
   const Expr share = simplify(floor_div(s[1], kv_heads));
-  if (!s[2].is_const(1)) {
-    const ValueId shared = g.expand(g.reshape(y, {t[0], kv_heads, 1, t[2], t[3]}), {t[0], kv_heads, share, t[2], t[3]});
-    return g.matmul(x, g.reshape(shared, {t[0], s[1], t[2], t[3]}));
-  }
-  const ValueId grouped = g.matmul(g.reshape(x, {s[0], kv_heads, share, s[3]}), y);
-  if (g.failed()) return x;
-  return g.reshape(grouped, {s[0], s[1], s[2], t[3]});
+  const ValueId shared = g.expand(g.reshape(y, {t[0], kv_heads, 1, t[2], t[3]}), {t[0], kv_heads, share, t[2], t[3]});
+  return g.matmul(x, g.reshape(shared, {t[0], s[1], t[2], t[3]}));
 }
 
-}  // namespace
+/// What broadcasts to [B, Hq, 1, T] for [B, Hkv, Hq / Hkv, T].
+ValueId by_groups(Compose& g, ValueId mask, const Expr& kv_heads) {
+  if (!mask.valid() || g.failed()) return mask;
+  Shape s = g.shape(mask);
+  const size_t rank = s.size();
+  if (rank < 3 || s[rank - 3].is_const(1)) return mask;
+  s[rank - 2] = simplify(floor_div(s[rank - 3], kv_heads));
+  s[rank - 3] = kv_heads;
+  return g.reshape(mask, s);
+}
 
-AttentionValues attend(Compose& g, const AttentionParts& p) {
+AttentionValues attend_apart(Compose& g, const AttentionParts& p) {
   AttentionValues out;
-  if (g.failed()) return out;
   const DType type = g.dtype(p.q);
   const Expr kv_heads = g.shape(p.k)[1], width = g.shape(p.q)[3];
   const ValueId q = g.widen(p.q);
@@ -73,6 +75,25 @@ AttentionValues attend(Compose& g, const AttentionParts& p) {
   }
   const ValueId weights = g.cast(out.softmax, g.dtype(q));
   out.y = g.cast(grouped_product(g, weights, g.widen(p.v), kv_heads), type);
+  return out;
+}
+
+}  // namespace
+
+AttentionValues attend(Compose& g, const AttentionParts& p) {
+  if (g.failed()) return {};
+  const Shape q = g.shape(p.q);
+  const Expr kv_heads = g.shape(p.k)[1];
+  if (!q[2].is_const(1) || proves_equal(q[1], kv_heads)) return attend_apart(g, p);
+  // With one query each, heads that share a key head are the queries of one head.
+  AttentionParts grouped = p;
+  grouped.q = g.reshape(p.q, {q[0], kv_heads, simplify(floor_div(q[1], kv_heads)), q[3]});
+  grouped.bias = by_groups(g, p.bias, kv_heads);
+  grouped.keep = by_groups(g, p.keep, kv_heads);
+  if (g.failed()) return {};
+  AttentionValues out = attend_apart(g, grouped);
+  for (ValueId* v : {&out.y, &out.raw, &out.capped, &out.biased, &out.softmax})
+    if (!g.failed()) *v = g.reshape(*v, {q[0], q[1], 1, g.shape(*v)[3]});
   return out;
 }
 

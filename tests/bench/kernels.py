@@ -20,7 +20,11 @@ GEMMS = [(8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (1024, 1024
          (128, 768, 768), (64, 4096, 4096), (1, 4096, 4096)]
 CONVS = [(64, 64, 56, 1, 1), (64, 64, 56, 3, 1), (256, 64, 56, 1, 1), (64, 256, 56, 1, 1), (128, 128, 28, 3, 1),
          (256, 256, 14, 3, 1), (512, 512, 7, 3, 1), (512, 2048, 7, 1, 1), (3, 64, 224, 7, 2), (128, 128, 56, 3, 2)]
-ATTENTION = [(1, 12, 128, 64), (64, 12, 128, 64), (64, 12, 197, 64), (8, 12, 512, 64), (4, 16, 4096, 128)]
+# batch, heads, heads of keys, queries, keys, channels, causal
+ATTENTION = [(1, 12, 12, 128, 128, 64, 0), (64, 12, 12, 128, 128, 64, 0), (64, 12, 12, 197, 197, 64, 0), (8, 12, 12, 512, 512, 64, 0),
+             (4, 16, 16, 4096, 4096, 128, 0), (8, 12, 12, 512, 512, 64, 1), (64, 12, 12, 512, 512, 64, 1), (2, 16, 16, 4096, 4096, 128, 1),
+             (1, 32, 8, 1, 4096, 128, 0), (8, 32, 8, 1, 4096, 128, 0), (32, 32, 8, 1, 4096, 128, 0), (1, 12, 12, 1, 1024, 64, 0),
+             (1, 32, 8, 1, 32768, 128, 0), (4, 32, 8, 4, 4096, 128, 0)]
 ROWS = [(8192, 768), (12608, 768), (65536, 1024), (4096, 32000)]
 SECONDS = 0.15   # of measurement, for both: sustained work lowers the card's clock
 TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32}
@@ -57,7 +61,7 @@ class Row:
         for o in outputs:
             o.type.tensor_type.elem_type = kind
         graph = helper.make_graph(nodes, "row", inputs, outputs, tensors)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
 
 
 def rand(*shape, scale=1.0):
@@ -116,18 +120,14 @@ def conv_rows(kind):
 
 
 def attention_rows(kind):
-    for b, h, l, d in ATTENTION:
-        row = Row(f"attention {b}x{h}x{l}x{d}", kind, [b, h, l, d], 4 * b * h * l * l * d, 2 * 4 * b * h * l * d)
-        row.extra = {"k": rand(b, h, l, d), "v": rand(b, h, l, d)}
-
-        def nodes(x, extra, y, d=d):
-            scale = helper.make_node("Constant", [], [y + "s"], value=numpy_helper.from_array(np.array(d ** -0.5, np.float16 if kind == "fp16" else np.float32)))
-            return [scale, helper.make_node("Transpose", [extra["k"]], [y + "k"], perm=[0, 1, 3, 2]), helper.make_node("MatMul", [x, y + "k"], [y + "a"]),
-                    helper.make_node("Mul", [y + "a", y + "s"], [y + "b"]), helper.make_node("Softmax", [y + "b"], [y + "p"], axis=-1),
-                    helper.make_node("MatMul", [y + "p", extra["v"]], [y])]
-
-        row.nodes = nodes
-        row.peer = lambda x, w, extra: F.scaled_dot_product_attention(x, extra["k"], extra["v"])
+    for b, h, g, m, n, d, causal in ATTENTION:
+        pairs = m * (m + 1) // 2 if causal else m * n
+        name = f"attention {b}x{h}x{m}x{d}" if (g, n) == (h, m) else f"attention {b}x{h}/{g}x{m}/{n}x{d}"
+        size = 4 if kind == "tf32" else 2
+        row = Row(name + (" causal" if causal else ""), kind, [b, h, m, d], 4 * b * h * pairs * d, size * 2 * b * d * (h * m + g * n))
+        row.extra = {"k": rand(b, g, n, d), "v": rand(b, g, n, d)}
+        row.nodes = lambda x, extra, y, causal=causal: [helper.make_node("Attention", [x, extra["k"], extra["v"]], [y], is_causal=causal)]
+        row.peer = lambda x, w, extra, c=bool(causal), grouped=g != h: F.scaled_dot_product_attention(x, extra["k"], extra["v"], is_causal=c, enable_gqa=grouped)
         yield row
 
 

@@ -7,6 +7,7 @@
 #include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/text/kernel_name.h"
+#include "tests/emulation/attention_samples.h"
 #include "tests/emulation/emulated_driver.h"
 #include "tests/emulation/emulator_device.h"
 #include "tests/emulation/run_sample.h"
@@ -372,7 +373,52 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
   plant(attention(3, 50, 90, 64, 64, DType::F16, false),
-        {"a warpgroup without queries gives nothing back", kAttentionBoxes, "pass(steps);", "", "deadlock"}, &schedule);
+        {"a warpgroup without queries gives nothing back", kAttentionBoxes, "pass(steps - own);", "", "deadlock"}, &schedule);
+}
+
+TEST_CASE("faults where keys are divided", "[emulated]") {
+  const Sample sample = decoding({.batch = 2, .heads = 4, .key_heads = 2, .n = 310});
+  Schedule schedule;
+  schedule.kind = Schedule::Kind::Attention;
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 16, .n = 32, .warp_m = 16, .warp_n = 32, .k_warps = 2, .stages = 3};
+  schedule.threads = schedule.tile.threads();
+  schedule.cluster_k = 2;
+  const Fault faults[] = {
+      {"one copy too few is waited for", kAttention, "cp_async_wait<2 * kAhead - 1>();\n      cta_sync();  // these",
+       "cp_async_wait<2 * kAhead>();\n      cta_sync();  // these", "race"},
+      {"a stage is filled while it is multiplied", kAttention, "slot == 0 ? kAhead : slot - 1", "slot", "race"},
+      {"sums of other blocks are read too early", kSoftmax, "if constexpr (Cluster > 1) cluster_sync();\n    else cta_sync();",
+       "cta_sync();", "race"},
+      {"sums lie where results are put", kAttention, "shared + Plan::tile_m * Results::kRow", "shared", "race"},
+      {"warps put their results at once", kAttention, "if (!kCluster || part + 1 < Plan::key_warps) cta_sync();", "", "race"},
+      {"results of other blocks are read too early", kAttention,
+       "if constexpr (kCluster) cluster_sync();\n    Results", "Results", "race"},
+      {"the next keys arrive while another block reads", kAttention,
+       "if constexpr (kCluster) cluster_sync();\n    else cta_sync();", "cta_sync();", "race"},
+      {"parts keep scales of their own", kSoftmax, "divide<NoLogit>(h, fast_exp2(fmaf(top[h], kFactor, -base)), all);",
+       "divide<NoLogit>(h, 1.0f, all);", "wrong"},
+      {"every block takes the same keys", kAttention, "(Index)cluster_rank() : (Index)0", "(Index)0 : (Index)0", "wrong"},
+      {"every warp takes the same keys", kAttention, "return part() * kWarpKeys;", "return 0;", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule, true);
+}
+
+TEST_CASE("faults in loops over keys that end early", "[emulated]") {
+  const Sample sample = decoding({.batch = 3, .heads = 2, .key_heads = 1, .m = 200, .n = 200, .sees = Sees::Causal});
+  Schedule schedule;
+  schedule.kind = Schedule::Kind::Attention;
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 128, .n = 64, .warp_m = 64, .warp_n = 64, .stages = 2, .warpgroups = true, .boxes = true};
+  schedule.threads = schedule.tile.threads();
+  schedule.most_blocks = 5;
+  const Fault faults[] = {
+      {"keys that a warpgroup does not see stay full", kAttentionBoxes, "pass(steps - own);", "", "deadlock"},
+      {"masks are left out a row too early", "", "int n_end) const {\n    return key_limit(m + 1, n_end);\n  }\n  INGOT_DEV float plain",
+       "int n_end) const {\n    return key_limit(m + 60, n_end);\n  }\n  INGOT_DEV float plain", "wrong"},
+      {"a block has the tiles of another", kAttentionBoxes, "gridDim.x - 1 - blockIdx.x : blockIdx.x", "blockIdx.x - 1 : blockIdx.x", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
 }
 
 TEST_CASE("faults in sliding windows", "[emulated]") {

@@ -7,11 +7,11 @@
 // A kernel brings functors and a Plan:
 //   Starts      q(b), key(b), value(b): where the rows of a batch index start, in units of 16 bytes; row, column and start are
 //               the coordinates of a box
-//   Score       as in attention.cuh
+//   Score       as in attention.cuh; kGrows: later rows may see more keys
 //   Epilogue    as in contraction_boxes.cuh, n being the columns d
 //   Plan        element, index, groups (warpgroups that multiply), tile_m (64 queries for each), tile_n (keys of a step, of 16),
 //               head (columns of q and key), tile_d (columns of value), both rounded up to 16, stages, q_stages, threads, chunk,
-//               e_vector, no_logit
+//               e_vector, no_logit, section_bytes (of keys and values, in L2 at a time)
 #pragma once
 #include "prelude/mma_operand.cuh"
 #include "prelude/online_softmax.cuh"
@@ -95,21 +95,46 @@ template <class Plan> struct AttentionMemory {
   INGOT_DEV u32 value_stage(u32 slot) const { return shared + kValuesAt + slot * kValues; }
 };
 
-/// The tiles of a problem: queries of one batch index are neighbours, for the sake of L2.
+/// The tiles of a problem. Queries of one batch index are neighbours, for the sake of L2; with masks that let later queries see
+/// more keys (Score::kGrows), those of as many batch indices as have their keys in L2 together: the long tiles come first, and
+/// blocks go through the tiles forth and back, so that none has the long ones only.
 template <class Plan, class Score> struct AttentionTiles {
   typedef typename Plan::index Index;
+  static constexpr i64 kKeyBytes = (Plan::head + Plan::tile_d) * sizeof(typename Plan::element);
   const Score* score;
-  Index rows, total, m_end, n_end;
+  Index rows, batches, total, section, m_end, n_end;
 
-  INGOT_DEV AttentionTiles(const Score& s, Index batches, Index m_stop, Index n_stop)
-      : score(&s), rows((m_stop + Plan::tile_m - 1) / Plan::tile_m), total(rows * batches), m_end(m_stop), n_end(n_stop) {}
-  INGOT_DEV Index batch(Index tile) const { return tile / rows; }
-  /// The last queries first: where they see the more keys the later they come, the long tiles do not come last.
-  INGOT_DEV Index first_row(Index tile) const { return (rows - 1 - tile % rows) * Plan::tile_m; }
-  INGOT_DEV Index steps(Index tile) const {
-    const Index m = first_row(tile) + Plan::tile_m, last = (m < m_end ? m : m_end) - 1;
-    const Index keys = score->reach(batch(tile), last, n_end);
-    return ((keys < 0 ? 0 : keys < n_end ? keys : n_end) + Plan::tile_n - 1) / Plan::tile_n;
+  INGOT_DEV AttentionTiles(const Score& s, Index batch_count, Index m_stop, Index n_stop)
+      : score(&s),
+        rows((m_stop + Plan::tile_m - 1) / Plan::tile_m),
+        batches(batch_count),
+        total(rows * batch_count),
+        section(1),
+        m_end(m_stop),
+        n_end(n_stop) {
+    if (Score::kGrows) {
+      const i64 most = Plan::section_bytes / (n_stop * kKeyBytes + 1);
+      section = most < 1 ? 1 : most < batches ? (Index)most : batches;
+    }
+  }
+  /// The tile that this block has in a round, total or more when there is none.
+  INGOT_DEV Index of_round(Index round) const {
+    const Index turn = Score::kGrows && round % 2 != 0 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    return round * (Index)gridDim.x + turn;
+  }
+  struct Place {
+    Index batch, m0;
+  };
+  INGOT_DEV Place place(Index tile) const {
+    if (!Score::kGrows) return {tile / rows, tile % rows * Plan::tile_m};
+    const Index first = tile / (section * rows) * section, at = tile - first * rows;
+    const Index width = section < batches - first ? section : batches - first;
+    return {first + at % width, (rows - 1 - at / width) * Plan::tile_m};
+  }
+  /// Steps for the rows of a tile up to m0 + count.
+  INGOT_DEV Index steps(Index batch, Index m0, int count) const {
+    const Index m = m0 + count, last = (m < m_end ? m : m_end) - 1;
+    return (score->reach(batch, last, n_end) + Plan::tile_n - 1) / Plan::tile_n;
   }
 };
 
@@ -125,10 +150,11 @@ INGOT_DEV void send_attention(const TensorMap* q, const TensorMap* key, const Te
   typedef typename Plan::index Index;
   typedef AttentionMemory<Plan> Memory;
 #pragma unroll 1
-  for (Index t = blockIdx.x; t < tiles.total; t += gridDim.x) {
-    const Index batch = tiles.batch(t), steps = tiles.steps(t);
+  for (Index round = 0; tiles.of_round(round) < tiles.total; ++round) {
+    const auto [batch, m0] = tiles.place(tiles.of_round(round));
+    const Index steps = tiles.steps(batch, m0, Plan::tile_m);
     memory.queries.open(Memory::kQueries);
-    send_panels<Memory::kPanels, Memory::kQueryPanel>(memory.query_stage(), q, memory.queries.full(), (int)tiles.first_row(t),
+    send_panels<Memory::kPanels, Memory::kQueryPanel>(memory.query_stage(), q, memory.queries.full(), (int)m0,
                                                       (int)starts.q(batch));
     memory.queries.advance();
     const int key_start = (int)starts.key(batch), value_start = (int)starts.value(batch);
@@ -228,10 +254,8 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
     memory.values.advance();
     this->template finish<Plan::no_logit>();
   }
-  /// No query of this warpgroup is one: the others still wait for its word.
+  /// Keys that no query of this warpgroup sees: the others still wait for its word.
   INGOT_DEV void pass(Index steps) {
-    memory.queries.wait_full();
-    memory.queries.release();
 #pragma unroll 1
     for (Index step = 0; step < steps; ++step) {
       memory.keys.wait_full();
@@ -246,15 +270,21 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
   INGOT_DEV void run(const Score& score, const Epilogue& epilogue, const AttentionTiles<Plan, Score>& tiles, Index d_end) {
     const u32 scratch = memory.shared + Memory::kScratchAt + threadIdx.x / 32 * WarpScratch<Plan>::kBytes;
 #pragma unroll 1
-    for (Index t = blockIdx.x; t < tiles.total; t += gridDim.x) {
-      const Index batch = tiles.batch(t), first = tiles.first_row(t), steps = tiles.steps(t);
-      if (first + group() * 64 < tiles.m_end && steps > 0) {
-        attend(score, batch, first, tiles.m_end, tiles.n_end, steps);
+    for (Index round = 0; tiles.of_round(round) < tiles.total; ++round) {
+      const auto [batch, first] = tiles.place(tiles.of_round(round));
+      const Index steps = tiles.steps(batch, first, Plan::tile_m);
+      Index own = steps;
+      if (Score::kGrows) own = tiles.steps(batch, first, (group() + 1) * 64);
+      if (first + group() * 64 < tiles.m_end && own > 0) {
+        attend(score, batch, first, tiles.m_end, tiles.n_end, own);
       } else {
-        pass(steps);
+        own = 0;
+        memory.queries.wait_full();
+        memory.queries.release();
         this->clear();
         this->template finish<Plan::no_logit>();
       }
+      pass(steps - own);
       memory.queries.advance();
       store_rows<Plan>(*(const float(*)[1][Plan::tile_d / 2])this->acc, epilogue, batch,
                        first + (Index)(threadIdx.x / 32 * 16), (Index)0, tiles.m_end, d_end, scratch);

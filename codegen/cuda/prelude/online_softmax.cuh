@@ -2,6 +2,8 @@
 // two rows, and of every 8 keys (or columns of the result) two neighbours.
 #pragma once
 #include "prelude/math.cuh"
+#include "prelude/memory.cuh"
+#include "prelude/sync.cuh"
 #include "prelude/warp.cuh"
 
 enum : int { kNoLogitNan, kNoLogitZero, kNanIsZero };
@@ -11,12 +13,32 @@ INGOT_DEV void compiler_barrier() { INGOT_PTX(asm volatile("" ::: "memory");) }
 INGOT_DEV u32 pack_pair(f16, float low, float high) { return pack_f16x2(low, high); }
 INGOT_DEV u32 pack_pair(bf16, float low, float high) { return pack_bf16x2(low, high); }
 
-/// acc is the sum of weight * value over the keys so far, for weights relative to the largest logit so far.
-template <int Keys, int Columns> struct OnlineSoftmax {
+/// A bound of the keys as one of them: bounds that come from memory may be any number.
+template <class Index, class Bound> INGOT_DEV Index key_limit(Bound bound, Index n_end) {
+  return bound < 0 ? (Index)0 : bound < n_end ? (Index)bound : n_end;
+}
+
+/// The logits of keys that no mask takes away.
+template <class Score> struct SeenScore {
+  static constexpr bool kLoads = Score::kLoads;
+  const Score* score;
+  template <class Index> INGOT_DEV float operator()(Index batch, Index m, Index n, float dot) const {
+    return score->plain(batch, m, n, dot);
+  }
+};
+
+/// acc is the sum of weight * value over the keys so far, for weights relative to the largest logit so far. RowWarps: warps
+/// with rows of their own, behind which warps have the same rows again (and other keys); 0: each has its own.
+template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
   static constexpr float kLog2e = 1.4426950408889634f;
   float scores[Keys / 2], acc[Columns / 2], top[2], sum[2];
 
-  static INGOT_DEV int row() { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4; }  // and the one 8 below
+  /// The first row of this warp.
+  static INGOT_DEV int warp_row() {
+    const int warp = threadIdx.x / 32;
+    return (RowWarps > 0 ? warp % (RowWarps > 0 ? RowWarps : 1) : warp) * 16;
+  }
+  static INGOT_DEV int row() { return warp_row() + threadIdx.x % 32 / 4; }  // and the one 8 below
   static INGOT_DEV int column() { return threadIdx.x % 4 * 2; }                       // and the next, of every 8
 
   INGOT_DEV void clear() {
@@ -25,11 +47,24 @@ template <int Keys, int Columns> struct OnlineSoftmax {
 #pragma unroll
     for (int h = 0; h < 2; ++h) top[h] = -kInf, sum[h] = 0;
   }
-  /// Products of query and key become logits, but for Score::kScale. Keys from n_end on are as if they were not there.
+  /// Products of query and key become logits, but for Score::kScale. Keys from n_end on are as if they were not there. Masks are
+  /// left out where the first row of this warp sees all the keys, and so the others do.
   template <class Score, class Index>
   INGOT_DEV void logits(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end) {
-    if (n0 + Keys <= n_end) some_logits<true>(score, batch, m0, n0, m_end, n_end);
-    else some_logits<false>(score, batch, m0, n0, m_end, n_end);
+    if constexpr (Score::kMasks) {
+      const Index first = m0 + warp_row();
+      if (n0 + Keys <= score.seen(batch, first < m_end ? first : m_end - 1, n_end)) {
+        some_logits<true>(SeenScore<Score>{&score}, batch, m0, n0, m_end, n_end);
+      } else if constexpr (Score::kLimits) {
+        limited_logits(score, batch, m0, n0, m_end, n_end);
+      } else {
+        some_logits<false>(score, batch, m0, n0, m_end, n_end);
+      }
+    } else if (n0 + Keys <= n_end) {
+      some_logits<true>(score, batch, m0, n0, m_end, n_end);
+    } else {
+      some_logits<false>(score, batch, m0, n0, m_end, n_end);
+    }
   }
   template <bool All, class Score, class Index>
   INGOT_DEV void some_logits(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end) {
@@ -42,6 +77,24 @@ template <int Keys, int Columns> struct OnlineSoftmax {
         s = All || n < n_end ? score(batch, m < m_end ? m : m_end - 1, n, s) : -kInf;
       }
       if (Score::kLoads && j % 2 == 1) compiler_barrier();  // or the loads of all masks would be in flight, and hold registers
+    }
+  }
+  /// The same where a row sees all keys up to the first that is masked, and no other.
+  template <class Score, class Index>
+  INGOT_DEV void limited_logits(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const Index row_of = m0 + row() + h * 8, m = row_of < m_end ? row_of : m_end - 1;
+      const Index limit = score.seen(batch, m, n_end);
+#pragma unroll
+      for (int j = 0; j < Keys / 8; ++j) {
+#pragma unroll
+        for (int e = j * 4 + h * 2; e < j * 4 + h * 2 + 2; ++e) {
+          const Index n = n0 + j * 8 + column() + e % 2;
+          scores[e] = n < limit ? score.plain(batch, m, n, scores[e]) : -kInf;
+        }
+        if (Score::kLoads && j % 2 == 1) compiler_barrier();
+      }
     }
   }
   /// Logits become weights; `scale` is what the sums so far are to be multiplied by (acc is left to rescale()).
@@ -69,7 +122,9 @@ template <int Keys, int Columns> struct OnlineSoftmax {
       }
     }
   }
+  /// Where no row of the warp has found a larger logit, which is the rule after a few steps, there is nothing to do.
   INGOT_DEV void rescale(const float (&scale)[2]) {
+    if (!warp_any(scale[0] != 1.0f || scale[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < Columns / 2; ++i) acc[i] *= scale[i / 2 % 2];
   }
@@ -78,20 +133,67 @@ template <int Keys, int Columns> struct OnlineSoftmax {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = pack_pair(T{}, scores[k / 2 + i * 2], scores[k / 2 + i * 2 + 1]);
   }
+  /// The sum of the weights of row h.
+  INGOT_DEV float total(int h) const {
+    const float some = sum[h] + shfl_xor(sum[h], 1);
+    return some + shfl_xor(some, 2);
+  }
   /// The results. Of a row without a logit they are NaN, or zero where the model says so; also of one with a NaN (kNanIsZero).
   template <int NoLogit> INGOT_DEV void finish() {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float total = sum[h];
-      total += shfl_xor(total, 1);
-      total += shfl_xor(total, 2);
-      const float part = 1.0f / total;
-      const bool none = NoLogit == kNanIsZero ? !(total > 0) : NoLogit == kNoLogitZero && total == 0;
+      const float all = total(h);
+      divide<NoLogit>(h, 1.0f, all);
+    }
+  }
+  /// The results of row h times `scale`, where the weights of all keys sum to `all`.
+  template <int NoLogit> INGOT_DEV void divide(int h, float scale, float all) {
+    const float part = scale / all;
+    const bool none = NoLogit == kNanIsZero ? !(all > 0) : NoLogit == kNoLogitZero && all == 0;
 #pragma unroll
-      for (int j = 0; j < Columns / 8; ++j) {
+    for (int j = 0; j < Columns / 8; ++j) {
 #pragma unroll
-        for (int e = j * 4 + h * 2; e < j * 4 + h * 2 + 2; ++e) acc[e] = none ? 0.0f : acc[e] * part;
+      for (int e = j * 4 + h * 2; e < j * 4 + h * 2 + 2; ++e) acc[e] = none ? 0.0f : acc[e] * part;
+    }
+  }
+  /// Brings the results of a row into relation with those that other warps have of other keys. `shared` takes a pair of
+  /// floats for each of the `Parts` warps with the same rows, and each of the `Rows` rows of the block; blocks of a cluster have other keys
+  /// again. Then the results are the sum over all of them.
+  template <class Score, int NoLogit, int Rows, int Parts, int Cluster> INGOT_DEV void join(u32 shared) {
+    constexpr float kFactor = kLog2e * Score::kScale;
+    constexpr int kPairs = Parts * Cluster, kOfLane = (kPairs + 3) / 4;
+    const int part = threadIdx.x / 32 / (Rows / 16), lane = threadIdx.x % 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float all = total(h);
+      if (lane == 0) sts(shared + (part * Rows + row() + h * 8) * 8, Vec<float, 2>{top[h], all});
+    }
+    if constexpr (Cluster > 1) cluster_sync();
+    else cta_sync();
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      Vec<float, 2> pair[kOfLane];
+#pragma unroll
+      for (int i = 0; i < kOfLane; ++i) {
+        const int p = i * 4 + lane;
+        pair[i] = {-kInf, 0.0f};
+        if (kPairs % 4 != 0 && p >= kPairs) continue;
+        const u32 at = shared + (p % Parts * Rows + row() + h * 8) * 8;
+        if constexpr (Cluster > 1) pair[i] = lds_cluster<2>(at, p / Parts);
+        else pair[i] = lds<Vec<float, 2>>(at);
       }
+      float most = -kInf;
+#pragma unroll
+      for (int i = 0; i < kOfLane; ++i) most = fmaxf(most, pair[i][0]);
+      most = fmaxf(most, shfl_xor(most, 1));
+      most = fmaxf(most, shfl_xor(most, 2));
+      const float base = most == -kInf ? 0.0f : most * kFactor;
+      float all = 0;
+#pragma unroll
+      for (int i = 0; i < kOfLane; ++i) all += pair[i][1] * fast_exp2(fmaf(pair[i][0], kFactor, -base));
+      all += shfl_xor(all, 1);
+      all += shfl_xor(all, 2);
+      divide<NoLogit>(h, fast_exp2(fmaf(top[h], kFactor, -base)), all);
     }
   }
 };
