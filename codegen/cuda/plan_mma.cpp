@@ -290,6 +290,7 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
   p.together = rows_together(c);
   p.boxes = takes_boxes(kernel, element_of(s.unit));
+  p.split = s.unit == MultiplyUnit::Tf32x3;
   if (p.boxes) p.staging = staging_of(staged_results(kernel));
   if (p.boxes && load_to_change(kernel, element_of(s.unit)).valid()) p.a_changes = true;
   if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {

@@ -324,6 +324,29 @@ Sample nan_matmul(int64_t m, int64_t n, int64_t kk) {
   return sample;
 }
 
+Sample extreme_matmul(int64_t m, int64_t n, int64_t kk) {
+  Sample sample = matmul(1, m, n, kk, false, true, DType::F32);
+  const auto a = [&](int64_t row, int64_t k, uint32_t bits) { sample.planted.push_back({0, row * kk + k, bits}); };
+  const auto b = [&](int64_t row, int64_t k, uint32_t bits) { sample.planted.push_back({1, row * kk + k, bits}); };
+  a(5, 3, 0x7fffffff);        // a NaN that carries into the sign when it is rounded
+  a(9, 2, 0x7f800001);        // one that is an infinity where its last bits are cut off
+  a(12, 4, 0x7f800000);       // infinity, and one of the other sign
+  a(m - 1, kk - 1, 0xff800000);
+  b(2, 4, 0x7f800000);        // meets the infinity of A
+  b(19, 9, 0xff800000);
+  b(n - 1, kk / 2, 0x7fffffff);
+  b(6, kk - 2, 0x7f800001);
+  sample.name = "extreme_" + sample.name;
+  return sample;
+}
+
+Sample largest_matmul(int64_t m, int64_t n, int64_t kk) {
+  Sample sample = matmul(1, m, n, kk, false, true, DType::F32);
+  sample.planted = {{0, 3 * kk + 5, 0x7f7fffff}, {0, (m - 2) * kk + 1, 0xff7ff001}, {1, 4 * kk + 7, 0x7f7fffff}};
+  sample.name = "largest_" + sample.name;
+  return sample;
+}
+
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, DType type) {
   Sample sample = matmul(batch, m, n, kk, false, false, type, true);
   Kernel& k = sample.kernel;
