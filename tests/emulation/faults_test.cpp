@@ -337,7 +337,7 @@ TEST_CASE("faults where f32 operands are split", "[emulated]") {
       {"the small parts of A are left out", kSplit, "split_tf32(words[s], rows.big[s], rows.small[s]);",
        "{ split_tf32(words[s], rows.big[s], rows.small[s]); rows.small[s][0] = 0; }", "inexact"},
       {"sums of the step before count again", kSplit, "operand(stage_b, s), s > 0", "operand(stage_b, s), 1", "wrong"},
-      {"the wrong chunk of a row", kSplit, "(chunk ^ row % 8)", "chunk", "wrong"},
+      {"the wrong chunk of a row", kSplit, "(half ^ row % 8)", "half", "wrong"},
       {"a step is split before it is there", kBoxes, "mbar_wait(ring.full(), ring.phase);\n      split.split_b", "split.split_b", "race"},
       {"a stage is free while it is multiplied", kBoxes, "split.wait(rows);\n      split.add(product.acc[0], a, b);\n      release(slot);",
        "release(slot);\n      split.wait(rows);\n      split.add(product.acc[0], a, b);", "race"},

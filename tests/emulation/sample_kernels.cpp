@@ -333,8 +333,10 @@ Sample extreme_matmul(int64_t m, int64_t n, int64_t kk) {
   a(12, 4, 0x7f800000);       // infinity, and one of the other sign
   a(m - 1, kk - 1, 0xff800000);
   b(2, 4, 0x7f800000);        // meets the infinity of A
-  b(19, 9, 0xff800000);
-  b(n - 1, kk / 2, 0x7fffffff);
+  // One of A alone in 32 of k, and one of B.
+  a(28, 70, 0x7f800000);
+  b(19, 40, 0xff800000);
+  b(n - 1, kk - 3, 0x7fffffff);
   b(6, kk - 2, 0x7f800001);
   sample.name = "extreme_" + sample.name;
   return sample;

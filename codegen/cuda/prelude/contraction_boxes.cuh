@@ -258,8 +258,8 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     u32 next[4][4];
     const auto arrive = [&] {
       mbar_wait(ring.full(), ring.phase);
-      split.split_b(ring.stage_b(), ring.small_b(), Product::team() + 1);
       split.load(ring.stage_a(), next);
+      split.split_b(ring.stage_b(), ring.small_b(), Product::team() + 1);
     };
     product.clear();
     if (steps > 0) arrive();

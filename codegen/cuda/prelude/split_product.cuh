@@ -25,12 +25,15 @@ template <class Plan, int Team> struct SplitProduct {
   float sum[kColumns];  // of one step: tensor cores truncate, and so their sums are added up by additions that round
 
   static INGOT_DEV int row() { return Product::group_m() + threadIdx.x / 32 % 4 * 16; }  // the first one of this warp
-  static INGOT_DEV u32 place(u32 image, int row, int chunk) { return image + row * 128 + (chunk ^ row % 8) * 16; }
+  /// 16 bytes of a row: the first or second half of step `s`. One address for all steps, for the sake of registers.
+  static INGOT_DEV u32 place(u32 image, int row, int half, int s) {
+    return (image + row * 128 + (half ^ row % 8) * 16) ^ (s * 32);
+  }
 
   static INGOT_DEV void load(u32 stage_a, u32 (&words)[4][4]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int s = 0; s < 4; ++s) ldmatrix4(place(stage_a, row() + lane % 16, s * 2 + lane / 16), words[s]);
+    for (int s = 0; s < 4; ++s) ldmatrix4(place(stage_a, row() + lane % 16, lane / 16, s), words[s]);
   }
   static INGOT_DEV void split(const u32 (&words)[4][4], SplitRows& rows) {
 #pragma unroll
@@ -39,7 +42,7 @@ template <class Plan, int Team> struct SplitProduct {
   /// The image of B's small part, by all threads of the team: nothing in it depends on where an element is.
   static INGOT_DEV void split_b(u32 stage_b, u32 small_b, int barrier) {
     constexpr int kChunks = Plan::tile_n * 8;
-#pragma unroll(kChunks / Team < 8 ? kChunks / Team : 8)
+#pragma unroll 4
     for (int i = threadIdx.x % Team; i < kChunks; i += Team) {
       Vec<u32, 4> words = lds<Vec<u32, 4>>(stage_b + i * 16);
 #pragma unroll
@@ -86,10 +89,10 @@ template <class Plan, int Team> struct SplitProduct {
 #pragma unroll 1
     for (int s = 0; s < 4; ++s) {
       u32 a[4], b[4];
-      ldmatrix4(place(stage_a, row() + lane % 16, s * 2 + lane / 16), a);
+      ldmatrix4(place(stage_a, row() + lane % 16, lane / 16, s), a);
 #pragma unroll
       for (int j = 0; j < kColumns; j += 8) {
-        ldmatrix4(place(stage_b, Product::group_n() + j * 2 + lane % 8 + lane / 16 * 8, s * 2 + lane / 8 % 2), b);
+        ldmatrix4(place(stage_b, Product::group_n() + j * 2 + lane % 8 + lane / 16 * 8, lane / 8 % 2, s), b);
         multiply_tf32_carefully(a, b, acc + j, acc + j + 4);
       }
     }
