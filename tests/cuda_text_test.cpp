@@ -507,6 +507,21 @@ TEST_CASE("operands of f32 that arrive as boxes and are split", "[emulated]") {
   check_schedule(rows, boxes(f32, 64, 96, 64, 96, 3, true));
 }
 
+TEST_CASE("results of f32 that leave by TMA", "[emulated]") {
+  for (const auto unit : {MultiplyUnit::Tf32x3, MultiplyUnit::Tf32}) {
+    for (Sample sample : {residual_matmul(1, 200, 136, 72, DType::F32), residual_matmul(3, 70, 72, 136, DType::F32)}) {
+      if (unit == MultiplyUnit::Tf32) sample.tolerance = 2e-3;
+      check_schedule(sample, boxes(unit, 64, 64, 64, 64, 4, true));
+      check_schedule(sample, boxes(unit, 64, 32, 64, 32, 2, false));
+      check_schedule(sample, boxes(unit, 128, 96, 64, 96, 2, false));
+      check_schedule(sample, boxes(unit, 128, 128, 64, 128, 2, false));
+      const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), boxes(unit, 128, 64, 64, 64, 3, false));
+      REQUIRE(emitted);
+      CHECK(emitted.value().source.find("staged = true, staged_input = true") != std::string::npos);
+    }
+  }
+}
+
 /// Rows as they lie in memory, by `teams` warpgroups; two blocks.
 Schedule rows_by(int teams, MultiplyUnit unit, int rows, int n, int k, int stages) {
   Schedule s = groups(unit, rows * 64, n, rows * 64, n, 1, stages, false);
@@ -615,23 +630,29 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
   CHECK(seen > 10);
 }
 
-TEST_CASE("every tile of split operands compiles without spills", "[nvrtc]") {
+TEST_CASE("every tile of f32 with boxes compiles without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
-  MmaProblem problem;
-  problem.boxes = problem.split = true;
-  const MmaMachine machine = mma_machine(cuda_traits(90), MultiplyUnit::Tf32x3);
   int seen = 0;
-  for (const MmaTile& x : mma_candidates(problem, machine)) {
-    if (!x.boxes) continue;
-    for (const Sample& sample : {matmul(1, 4096, 4096, 4096, false, true, DType::F32), conv(64, 256, 14, 14, 256, 3, 1, true)}) {
-      Schedule s = boxes(MultiplyUnit::Tf32x3, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
-      const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
-      REQUIRE(emitted);
-      check_compiles(sample, emitted.value(), {"sm_90a"});
+  for (const auto unit : {MultiplyUnit::Tf32x3, MultiplyUnit::Tf32}) {
+    MmaProblem problem;
+    problem.boxes = true;
+    problem.split = unit == MultiplyUnit::Tf32x3;
+    problem.staged_size = 4;
+    const MmaMachine machine = mma_machine(cuda_traits(90), unit);
+    for (const auto& [sample, staging] : {std::pair{conv(64, 256, 14, 14, 256, 3, 1, true), Staging::Results},
+                                          {residual_matmul(1, 4096, 4096, 4096, DType::F32), Staging::Inputs}}) {
+      problem.staging = staging;
+      for (const MmaTile& x : mma_candidates(problem, machine)) {
+        if (!x.boxes) continue;
+        Schedule s = boxes(unit, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
+        const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
+        REQUIRE(emitted);
+        check_compiles(sample, emitted.value(), {"sm_90a"});
+        ++seen;
+      }
     }
-    ++seen;
   }
-  CHECK(seen > 10);
+  CHECK(seen > 48);
 }
 
 TEST_CASE("tiles of rows compile without spills", "[nvrtc]") {

@@ -158,7 +158,8 @@ std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   std::vector<BoxMap> maps = operand_maps(kernel, s, d);
   if (!d.staged) return maps;
   const auto add = [&](const OperandBox& box) {
-    maps.push_back(plain_map(box, kernel.buffers[static_cast<size_t>(box.buffer)].type, 16, 1));
+    const DType type = kernel.buffers[static_cast<size_t>(box.buffer)].type;
+    maps.push_back(plain_map(box, type == DType::F32 ? DType::I32 : type, 16, 1));  // not rounded on their way
   };
   add(d.staged->out);
   if (d.staged->load.valid()) add(d.staged->in);

@@ -152,11 +152,12 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   if (t.boxes) {
     auto staged = staged_results(kernel);
     const Staging staging = staging_of(staged);
-    if (staged_buffers(t, staging) > 0) {
+    const int result = staged ? staged->size : 2;
+    if (staged_buffers(t, staging, result) > 0) {
       d.staged = std::move(staged);
       d.e_vector = 2;
     }
-    d.shared_bytes = box_shared_bytes(t, size, staging);
+    d.shared_bytes = box_shared_bytes(t, size, staging, result);
     d.window = operand_window(kernel, element);
     d.a_rows = box_rows(c, t.m, d.window.has_value());
     const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);
@@ -295,7 +296,10 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   p.together = rows_together(c);
   p.boxes = takes_boxes(kernel, element_of(s.unit));
   p.split = s.unit == MultiplyUnit::Tf32x3;
-  if (p.boxes) p.staging = staging_of(staged_results(kernel));
+  if (const auto staged = p.boxes ? staged_results(kernel) : std::nullopt) {
+    p.staging = staging_of(staged);
+    p.staged_size = staged->size;
+  }
   if (p.boxes && load_to_change(kernel, element_of(s.unit)).valid()) p.a_changes = true;
   if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {
     p.rows = true;

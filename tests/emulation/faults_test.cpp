@@ -343,6 +343,12 @@ TEST_CASE("faults where f32 operands are split", "[emulated]") {
        "release(slot);\n      split.wait(rows);\n      split.add(product.acc[0], a, b);", "race"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
+  const Fault in_wide_boxes[] = {
+      {"the wrong half of a chunk", kStaged, "lane % 4 / 2) + lane % 2 * 8;", "lane % 4 / 2) + lane / 2 % 2 * 8;", "wrong"},
+      {"an input is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
+      {"a box leaves before all of it is there", kStaged, "fence_proxy_async();\n    warp_sync();", "", "missing-proxy-fence"},
+  };
+  for (const Fault& fault : in_wide_boxes) plant(residual_matmul(1, 150, 72, 136, DType::F32), fault, &schedule);
   const Fault with_infinities[] = {
       {"infinities are not looked for", kSplit, "warp_any(!(zero == 0.0f))", "false", "wrong"},
       {"infinities are looked for in eight columns", kSplit, "for (int j = 0; j < kColumns; j += 4) zero", "for (int j = 0; j < 4; j += 4) zero", "wrong"},

@@ -350,7 +350,7 @@ Sample largest_matmul(int64_t m, int64_t n, int64_t kk) {
 }
 
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, DType type) {
-  Sample sample = matmul(batch, m, n, kk, false, false, type, true);
+  Sample sample = matmul(batch, m, n, kk, false, type == DType::F32, type, true);
   Kernel& k = sample.kernel;
   auto& product = std::get<Contract>(k.body[0].node);
   k.buffers[2].type = DType::F32;

@@ -54,7 +54,7 @@ Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed,
 Sample nan_matmul(int64_t m, int64_t n, int64_t k);  // NaN of several bit patterns, and an infinity, in x
 Sample extreme_matmul(int64_t m, int64_t n, int64_t k);  // f32, whose stored operands have NaN and infinities among them
 Sample largest_matmul(int64_t m, int64_t n, int64_t k);  // f32 that would be infinite if it were rounded to tf32
-/// relu(x w + bias + residual) for each of the batch; the residual is part of wider rows.
+/// relu(x w + bias + residual) for each of the batch; the residual is part of wider rows. w of f32 lies along k.
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType type);
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
             DType type = DType::F32, int64_t present = 0);  // channels from `present` on count as zeros; 0: none does

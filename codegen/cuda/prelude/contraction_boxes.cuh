@@ -252,14 +252,14 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
   /// The same for f32: while one step is multiplied, the next one is split.
   INGOT_DEV void multiply_split(Index steps) {
     typedef SplitProduct<Plan, Ring::kReaders * 32> Split;
-    const u32 next_turn = ring.turn((Product::team() + 1) % Ring::kTeams);
-    Split split = {};
+    const u32 next_turn = ring.turn((product.team() + 1) % Ring::kTeams);
+    Split split = {product.group_m() + product.warp % 4 * 16, product.group_n(), {}};
     SplitRows rows;
     u32 next[4][4];
     const auto arrive = [&] {
       mbar_wait(ring.full(), ring.phase);
-      split.load(ring.stage_a(), next);
-      split.split_b(ring.stage_b(), ring.small_b(), Product::team() + 1);
+      split.split_b(ring.stage_b(), ring.small_b(), product.team() + 1);
+      split.load(ring.stage_a(), next);  // behind it: the registers are few
     };
     product.clear();
     if (steps > 0) arrive();

@@ -22,18 +22,18 @@ template <class Plan, int Team> struct SplitProduct {
   typedef WgmmaProduct<Plan> Product;
   static constexpr int kColumns = Plan::warp_n / 2;
   static_assert(!has_small_parts<Plan>() || Product::kM == 1, "A of 64 rows");
+  int row, column;      // the first ones of this warp
   float sum[kColumns];  // of one step: tensor cores truncate, and so their sums are added up by additions that round
 
-  static INGOT_DEV int row() { return Product::group_m() + threadIdx.x / 32 % 4 * 16; }  // the first one of this warp
   /// 16 bytes of a row: the first or second half of step `s`. One address for all steps, for the sake of registers.
   static INGOT_DEV u32 place(u32 image, int row, int half, int s) {
     return (image + row * 128 + (half ^ row % 8) * 16) ^ (s * 32);
   }
 
-  static INGOT_DEV void load(u32 stage_a, u32 (&words)[4][4]) {
+  INGOT_DEV void load(u32 stage_a, u32 (&words)[4][4]) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int s = 0; s < 4; ++s) ldmatrix4(place(stage_a, row() + lane % 16, lane / 16, s), words[s]);
+    for (int s = 0; s < 4; ++s) ldmatrix4(place(stage_a, row + lane % 16, lane / 16, s), words[s]);
   }
   static INGOT_DEV void split(const u32 (&words)[4][4], SplitRows& rows) {
 #pragma unroll
@@ -53,17 +53,18 @@ template <class Plan, int Team> struct SplitProduct {
     bar_sync(barrier, Team);
   }
   INGOT_DEV void start(const SplitRows& a, u32 stage_b, u32 small_b) {
+    const u64 big = Product::template operand<true>(stage_b, column), small = Product::template operand<true>(small_b, column);
     wgmma_fence();
     // Mixed terms first: what is cut off behind them is small, too.
 #pragma unroll
-    for (int s = 0; s < 4; ++s) wgmma_ra<kTF32, 0>(sum, a.small[s], operand(stage_b, s), s > 0);
+    for (int s = 0; s < 4; ++s) wgmma_ra<kTF32, 0>(sum, a.small[s], further(big, s), s > 0);
 #pragma unroll
-    for (int s = 0; s < 4; ++s) wgmma_ra<kTF32, 0>(sum, a.big[s], operand(small_b, s), 1);
+    for (int s = 0; s < 4; ++s) wgmma_ra<kTF32, 0>(sum, a.big[s], further(small, s), 1);
 #pragma unroll
-    for (int s = 0; s < 4; ++s) wgmma_ra<kTF32, 0>(sum, a.big[s], operand(stage_b, s), 1);
+    for (int s = 0; s < 4; ++s) wgmma_ra<kTF32, 0>(sum, a.big[s], further(big, s), 1);
     wgmma_commit();
   }
-  static INGOT_DEV u64 operand(u32 image, int s) { return Product::template operand<true>(image, Product::group_n(), s * 8); }
+  static INGOT_DEV u64 further(u64 first, int s) { return Product::template further<true>(first, 0, s * 8); }
 
   INGOT_DEV void wait(const SplitRows& a) {
     wgmma_wait<0>();
@@ -84,15 +85,15 @@ template <class Plan, int Team> struct SplitProduct {
       for (int j = 0; j < kColumns; ++j) acc[j] += sum[j];
     }
   }
-  static INGOT_DEV void multiply_carefully(float (&acc)[kColumns], u32 stage_a, u32 stage_b) {
+  INGOT_DEV void multiply_carefully(float (&acc)[kColumns], u32 stage_a, u32 stage_b) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
     for (int s = 0; s < 4; ++s) {
       u32 a[4], b[4];
-      ldmatrix4(place(stage_a, row() + lane % 16, lane / 16, s), a);
+      ldmatrix4(place(stage_a, row + lane % 16, lane / 16, s), a);
 #pragma unroll
       for (int j = 0; j < kColumns; j += 8) {
-        ldmatrix4(place(stage_b, Product::group_n() + j * 2 + lane % 8 + lane / 16 * 8, lane / 8 % 2, s), b);
+        ldmatrix4(place(stage_b, column + j * 2 + lane % 8 + lane / 16 * 8, lane / 8 % 2, s), b);
         multiply_tf32_carefully(a, b, acc + j, acc + j + 4);
       }
     }
