@@ -158,10 +158,10 @@ class Assigner {
     if (!only) return {};
     const Node& reader = *only;
     const size_t rank = body.value(in).type.rank();
-    // Tensor cores take bytes along k only, and warpgroups f32, too.
+    // Tensor cores take bytes along k only, warpgroups f32, too; and the other tensor cores read f32 with fewer instructions then.
     const DType stored = body.value(in).type.dtype, read = body.value(weight).type.dtype;
     const bool along_k = (size_of(stored) == 1 && read == DType::I32) ||
-                         (stored == DType::F32 && read == DType::F32 && target_.compute_capability == 90);
+                         (stored == DType::F32 && read == DType::F32 && target_.compute_capability >= 80);
     if (along_k && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
       return {1, 0};
     if (rank < 3 || reader.inputs.size() < 2 || reader.inputs[1] != weight) return {};

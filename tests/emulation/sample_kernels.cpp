@@ -589,6 +589,8 @@ std::vector<Sample> all_samples() {
           matmul(1, 70, 66, 37, false, false, DType::F32),
           matmul(2, 33, 72, 64, true, true, DType::F32),
           nan_matmul(40, 36, 40),
+          extreme_matmul(150, 72, 104),
+          residual_matmul(1, 130, 72, 100, DType::F32),
           matmul(1, 130, 132, 40, false, false, DType::F16),
           matmul(1, 20, 24, 18, false, true, DType::F64),
           matmul(1, 1, 300, 260, false, true, DType::F32),

@@ -8,6 +8,7 @@
 //   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer, or only whole groups count
 //   by_group  the third axis of A is groups of `together` rows
 //   prologue  A is computed from what arrives, in registers (changed_fragment.cuh): warpgroups of 64 rows
+//   single    of f32: one product of tf32 for each; else three, for the accuracy of f32 (split_product.cuh): warpgroups of 64 rows
 //   batched   there is more than one product, and both operands have their axis
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
