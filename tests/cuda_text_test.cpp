@@ -507,6 +507,21 @@ TEST_CASE("operands of f32 that arrive as boxes and are split", "[emulated]") {
   check_schedule(rows, boxes(f32, 64, 96, 64, 96, 3, true));
 }
 
+TEST_CASE("groups of rows of f32 by boxes", "[emulated]") {
+  int seen = 0;
+  for (const testing::FusedGraph& g : testing::row_group_graphs())
+    for (const Sample& sample : samples_of(g.name, g.text, DType::F32)) {
+      if (!sample.kernel.contract() || sample.kernel.contract()->group.empty()) continue;
+      for (const Schedule& s : {boxes(MultiplyUnit::Tf32x3, 128, 64, 64, 64, 3, false), boxes(MultiplyUnit::Tf32x3, 64, 32, 64, 32, 3, true)}) {
+        const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
+        if (!emitted) continue;  // operands that do not arrive as boxes
+        check_run(sample, emitted.value());
+        ++seen;
+      }
+    }
+  CHECK(seen > 3);
+}
+
 TEST_CASE("results of f32 that leave by TMA", "[emulated]") {
   for (const auto unit : {MultiplyUnit::Tf32x3, MultiplyUnit::Tf32}) {
     for (Sample sample : {residual_matmul(1, 200, 136, 72, DType::F32), residual_matmul(3, 70, 72, 136, DType::F32)}) {

@@ -60,7 +60,7 @@ constexpr MmaTile split(int m, int n, int warp_n, bool in_turn) {
 }
 constexpr MmaTile kSplitCandidates[] = {
     split(128, 128, 128, false), split(128, 96, 96, false), split(128, 64, 64, false), split(64, 256, 128, false),
-    split(64, 192, 96, false),   split(64, 128, 64, false), split(192, 64, 64, false), split(64, 96, 96, true),
+    split(64, 192, 96, false),   split(64, 128, 64, false), split(192, 64, 64, false), split(64, 128, 128, true), split(64, 96, 96, true),
     split(64, 64, 64, true),     split(64, 32, 32, true),   split(128, 32, 32, false), split(64, 64, 32, false),
     split(64, 64, 64, false),    split(64, 32, 32, false),
 };
@@ -117,7 +117,6 @@ int staged_buffers(const MmaTile& x, Staging staging, int result_size) {
   const int columns = 128 / result_size, boxes = x.warp_m / 64 * (x.warp_n / columns);
   if (staging == Staging::None || x.warp_n % columns != 0) return 0;
   if (staging == Staging::Inputs && boxes > 4) return 0;  // each has its place: too much shared memory
-  if (x.split && x.warp_n > 96) return 0;                 // too many registers beside two sets of sums
   return staging == Staging::Results && boxes % 2 == 0 ? 2 : boxes;
 }
 int box_shared_bytes(const MmaTile& x, int element, Staging staging, int result_size) {

@@ -54,6 +54,8 @@ template <class Plan, int Team> struct SplitProduct {
   }
   INGOT_DEV void start(const SplitRows& a, u32 stage_b, u32 small_b) {
     const u64 big = Product::template operand<true>(stage_b, column), small = Product::template operand<true>(small_b, column);
+    wgmma_operands(a.big);  // they are there before the fence
+    wgmma_operands(a.small);
     wgmma_fence();
     // Mixed terms first: what is cut off behind them is small, too.
 #pragma unroll
@@ -85,17 +87,22 @@ template <class Plan, int Team> struct SplitProduct {
       for (int j = 0; j < kColumns; ++j) acc[j] += sum[j];
     }
   }
+  /// 16 columns after the other, in few instructions and registers: it is rare.
   INGOT_DEV void multiply_carefully(float (&acc)[kColumns], u32 stage_a, u32 stage_b) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (int s = 0; s < 4; ++s) {
-      u32 a[4], b[4];
-      ldmatrix4(place(stage_a, row + lane % 16, lane / 16, s), a);
-#pragma unroll
-      for (int j = 0; j < kColumns; j += 8) {
+    for (int j = 0; j < kColumns; j += 8) {
+      float sums[2][4] = {};
+#pragma unroll 1
+      for (int s = 0; s < 4; ++s) {
+        u32 a[4], b[4];
+        ldmatrix4(place(stage_a, row + lane % 16, lane / 16, s), a);
         ldmatrix4(place(stage_b, column + j * 2 + lane % 8 + lane / 16 * 8, lane / 8 % 2, s), b);
-        multiply_tf32_carefully(a, b, acc + j, acc + j + 4);
+        multiply_tf32_carefully(a, b, sums[0], sums[1]);
       }
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i)
+        if (i / 8 * 8 == j) acc[i] += sums[i / 4 % 2][i % 4];
     }
   }
 };
