@@ -490,9 +490,10 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
 
 TEST_CASE("operands of f32 that arrive as boxes and are split", "[emulated]") {
   const auto f32 = MultiplyUnit::Tf32x3;
-  for (const Sample& sample : {matmul(1, 390, 140, 100, false, true, DType::F32), matmul(3, 40, 36, 136, false, true, DType::F32, true),
-                               extreme_matmul(150, 72, 104), largest_matmul(70, 40, 72), conv(2, 36, 7, 9, 40, 3, 1, true),
-                               conv(3, 24, 9, 7, 72, 3, 2, true), conv(2, 32, 7, 9, 40, 3, 1, true, DType::F32, 28)}) {
+  for (const Sample& sample :
+       {matmul(1, 390, 140, 100, false, true, DType::F32), matmul(3, 40, 36, 136, false, true, DType::F32, true),
+        extreme_matmul(150, 72, 104), largest_matmul(70, 40, 72), conv(2, 36, 7, 9, 40, 3, 1, true),
+        conv(3, 24, 9, 7, 72, 3, 2, true), conv(2, 32, 7, 9, 40, 3, 1, true, DType::F32, 28)}) {
     check_schedule(sample, boxes(f32, 64, 64, 64, 64, 4, true));
     check_schedule(sample, boxes(f32, 128, 64, 64, 64, 3, false));
     check_schedule(sample, boxes(f32, 64, 32, 64, 32, 2, false));
@@ -512,7 +513,8 @@ TEST_CASE("groups of rows of f32 by boxes", "[emulated]") {
   for (const testing::FusedGraph& g : testing::row_group_graphs())
     for (const Sample& sample : samples_of(g.name, g.text, DType::F32)) {
       if (!sample.kernel.contract() || sample.kernel.contract()->group.empty()) continue;
-      for (const Schedule& s : {boxes(MultiplyUnit::Tf32x3, 128, 64, 64, 64, 3, false), boxes(MultiplyUnit::Tf32x3, 64, 32, 64, 32, 3, true)}) {
+      for (const Schedule& s : {boxes(MultiplyUnit::Tf32x3, 128, 64, 64, 64, 3, false),
+                                boxes(MultiplyUnit::Tf32x3, 64, 32, 64, 32, 3, true)}) {
         const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
         if (!emitted) continue;  // operands that do not arrive as boxes
         check_run(sample, emitted.value());
@@ -729,6 +731,23 @@ TEST_CASE("the planner gives products to tensor cores, and shares k where tiles 
   CHECK(large.tile.m * large.tile.n >= 128 * 128);
   CHECK(large.tile.warpgroups);
   CHECK(large.cluster_k == 1);
+}
+
+TEST_CASE("every plan of an f32 product can be printed", "[text]") {
+  for (const bool tf32 : {false, true}) {
+    TargetTraits target = cuda_traits(90);
+    target.allow_tf32 = tf32;
+    for (const Sample& sample : {residual_matmul(2, 390, 136, 328, DType::F32), extreme_matmul(390, 264, 712),
+                                 conv(3, 36, 17, 15, 72, 3, 1, true), conv(3, 24, 19, 17, 72, 3, 2, true)}) {
+      int boxes = 0, warps = 0;
+      for (const RankedPlan& plan : rank_tiles(plan_kernel(sample.kernel, target).kernel, target, {})) {
+        CHECK(emit_cuda(sample.kernel, target, plan.schedule).ok());
+        ++(plan.schedule.tile.boxes ? boxes : warps);
+      }
+      CHECK(boxes > 10);
+      CHECK(warps > 0);  // clusters
+    }
+  }
 }
 
 TEST_CASE("columns shared by any number of lanes", "[emulated]") {

@@ -188,27 +188,31 @@ TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
 TEST_CASE("products of f32 agree in every tile of boxes", "[gpu]") {
   const Gpu* gpu = gpu_or_skip();
   if (!gpu || gpu->traits.compute_capability != 90) return;
-  const auto check_all = [&](Sample sample, bool tf32) {
+  Jobs jobs(*gpu);
+  const auto add_all = [&](Sample one, bool tf32) {
     TargetTraits target = gpu->traits;
     target.allow_tf32 = tf32;
-    if (tf32) sample.tolerance = 2e-3;
+    if (tf32) one.tolerance = 2e-3;
+    const Sample* sample = jobs.add(std::move(one));
     int seen = 0;
-    for (const RankedPlan& plan : rank_tiles(plan_kernel(sample.kernel, target).kernel, target, {})) {
+    for (const RankedPlan& plan : rank_tiles(plan_kernel(sample->kernel, target).kernel, target, {})) {
       if (!plan.schedule.tile.boxes) continue;
       Schedule s = plan.schedule;
       s.most_blocks = 2;  // several tiles for each
-      const auto emitted = emit_cuda(sample.kernel, target, s);
+      auto emitted = emit_cuda(sample->kernel, target, s);
       if (!emitted) FAIL(emitted.error().to_string());
-      check_form(*gpu, sample, emitted.value());
+      jobs.add(sample, std::move(emitted).value());
       ++seen;
     }
     CHECK(seen > 10);
   };
-  for (const Sample& sample : {extreme_matmul(390, 264, 712), largest_matmul(70, 40, 72), conv(3, 36, 17, 15, 72, 3, 1, true),
-                               conv(3, 24, 19, 17, 72, 3, 2, true), residual_matmul(2, 390, 136, 328, DType::F32)})
-    check_all(sample, false);
-  check_all(residual_matmul(2, 390, 136, 328, DType::F32), true);
-  check_all(conv(3, 36, 17, 15, 72, 3, 1, true), true);
+  for (const Sample& sample :
+       {extreme_matmul(390, 264, 712), largest_matmul(70, 40, 72), conv(3, 36, 17, 15, 72, 3, 1, true),
+        conv(3, 24, 19, 17, 72, 3, 2, true), residual_matmul(2, 390, 136, 328, DType::F32)})
+    add_all(sample, false);
+  add_all(residual_matmul(2, 390, 136, 328, DType::F32), true);
+  add_all(conv(3, 36, 17, 15, 72, 3, 1, true), true);
+  jobs.check();
 }
 
 TEST_CASE("wide plans on a GPU agree too", "[gpu]") {

@@ -60,9 +60,9 @@ constexpr MmaTile split(int m, int n, int warp_n, bool in_turn) {
 }
 constexpr MmaTile kSplitCandidates[] = {
     split(128, 128, 128, false), split(128, 96, 96, false), split(128, 64, 64, false), split(64, 256, 128, false),
-    split(64, 192, 96, false),   split(64, 128, 64, false), split(192, 64, 64, false), split(64, 128, 128, true), split(64, 96, 96, true),
-    split(64, 64, 64, true),     split(64, 32, 32, true),   split(128, 32, 32, false), split(64, 64, 32, false),
-    split(64, 64, 64, false),    split(64, 32, 32, false),
+    split(64, 192, 96, false),   split(64, 128, 64, false), split(192, 64, 64, false), split(64, 128, 128, true),
+    split(64, 96, 96, true),     split(64, 64, 64, true),   split(64, 32, 32, true),   split(128, 32, 32, false),
+    split(64, 64, 32, false),    split(64, 64, 64, false),  split(64, 32, 32, false),
 };
 
 int step_of(const MmaTile& x, int element) {
@@ -148,7 +148,11 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
                                                 : f16;
   const bool narrow = unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16;
   if (unit == MultiplyUnit::Bytes) m.group_multiplies = cc == 90 ? 3400 : 0;
-  else m.group_multiplies = cc == 90 && narrow ? 1800 : cc == 90 && unit == MultiplyUnit::Tf32 ? 900 : cc == 90 && unit == MultiplyUnit::Tf32x3 ? 300 : 0;
+  else
+    m.group_multiplies = cc == 90 && narrow                         ? 1800
+                         : cc == 90 && unit == MultiplyUnit::Tf32   ? 900
+                         : cc == 90 && unit == MultiplyUnit::Tf32x3 ? 300
+                                                                    : 0;
   m.shared_limit = target.shared_bytes;
   m.clusters = cc >= 90;
   return m;

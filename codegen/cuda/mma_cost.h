@@ -41,8 +41,8 @@ struct MmaProblem {
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
   bool boxes = false;       // both operands can arrive by TMA
   Staging staging = Staging::None;
-  int staged_size = 2;      // bytes of a result that leaves by TMA
-  bool split = false;       // f32 with its accuracy: three tf32 products for each
+  int staged_size = 2;  // bytes of a result that leaves by TMA
+  bool split = false;  // f32 with its accuracy: three tf32 products for each
   bool rows = false;        // rows can arrive and leave as they lie in memory
   bool a_changes = false;   // A is computed from what arrives, in registers
   double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels

@@ -202,11 +202,13 @@ struct Choice {
 std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
   std::vector<Choice> choices;
   const std::vector<MmaTile> tiles_that_fit = mma_candidates(p, machine);
-  const bool boxes = std::any_of(tiles_that_fit.begin(), tiles_that_fit.end(), [](const MmaTile& x) { return x.boxes; });
+  const bool boxes =
+      std::any_of(tiles_that_fit.begin(), tiles_that_fit.end(), [](const MmaTile& x) { return x.boxes; });
   for (const MmaTile& x : tiles_that_fit) {
     // Where there are boxes, tiles of warps are only for products whose k is shared.
     const int first = boxes && !x.warpgroups ? 2 : 1;
-    for (int cluster = first; cluster <= (machine.clusters && !x.boxes && x.m * x.n <= kMostShared ? 8 : 1); cluster *= 2) {
+    for (int cluster = first; cluster <= (machine.clusters && !x.boxes && x.m * x.n <= kMostShared ? 8 : 1);
+         cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;

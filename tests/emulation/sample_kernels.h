@@ -52,7 +52,8 @@ Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t k, D
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type,
               bool batched_w = false);
 Sample nan_matmul(int64_t m, int64_t n, int64_t k);  // NaN of several bit patterns, and an infinity, in x
-Sample extreme_matmul(int64_t m, int64_t n, int64_t k);  // f32, whose stored operands have NaN and infinities among them
+Sample extreme_matmul(int64_t m, int64_t n,
+                      int64_t k);  // f32, whose stored operands have NaN and infinities among them
 Sample largest_matmul(int64_t m, int64_t n, int64_t k);  // f32 that would be infinite if it were rounded to tf32
 /// relu(x w + bias + residual) for each of the batch; the residual is part of wider rows. w of f32 lies along k.
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType type);

@@ -8,7 +8,8 @@
 #include "prelude/wgmma_product.cuh"
 
 /// Where the operands are f32 and their products have the accuracy of f32.
-template <class Plan> constexpr bool has_small_parts() {
+template <class Plan>
+constexpr bool has_small_parts() {
   return sizeof(typename Plan::element) == 4 && !Plan::single;
 }
 
@@ -18,11 +19,12 @@ struct SplitRows {
 };
 
 /// `Team`: threads that share a tile, and number `barrier` is theirs.
-template <class Plan, int Team> struct SplitProduct {
+template <class Plan, int Team>
+struct SplitProduct {
   typedef WgmmaProduct<Plan> Product;
   static constexpr int kColumns = Plan::warp_n / 2;
   static_assert(!has_small_parts<Plan>() || Product::kM == 1, "A of 64 rows");
-  int row, column;      // the first ones of this warp
+  int row, column;  // the first ones of this warp
   float sum[kColumns];  // of one step: tensor cores truncate, and so their sums are added up by additions that round
 
   /// 16 bytes of a row: the first or second half of step `s`. One address for all steps, for the sake of registers.
@@ -53,7 +55,8 @@ template <class Plan, int Team> struct SplitProduct {
     bar_sync(barrier, Team);
   }
   INGOT_DEV void start(const SplitRows& a, u32 stage_b, u32 small_b) {
-    const u64 big = Product::template operand<true>(stage_b, column), small = Product::template operand<true>(small_b, column);
+    const u64 big = Product::template operand<true>(stage_b, column),
+              small = Product::template operand<true>(small_b, column);
     wgmma_operands(a.big);  // they are there before the fence
     wgmma_operands(a.small);
     wgmma_fence();

@@ -4,7 +4,8 @@
 #include "prelude/mma.cuh"
 
 /// x = big + small, both with the 11 significant bits of a tf32 (the multiplier ignores what small has beyond them).
-template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32 (&small)[N]) {
+template <int N>
+INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32 (&small)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     big[i] = (x[i] + 0x1000) & 0xffffe000;
@@ -13,9 +14,7 @@ template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32
 }
 /// What is small of x where x itself stands for its big part: the multiplier cuts off what lies beyond a tf32. It has 13
 /// significant bits, of which 11 stay, rounded.
-INGOT_DEV u32 cut_off_tf32(u32 x) {
-  return bits_as<u32>(bits_as<float>(x) - bits_as<float>(x & 0xffffe000)) + 0x1000;
-}
+INGOT_DEV u32 cut_off_tf32(u32 x) { return bits_as<u32>(bits_as<float>(x) - bits_as<float>(x & 0xffffe000)) + 0x1000; }
 
 /// The same for any x: infinities and NaN have no small part, and nothing is rounded up to one. The NaN that arithmetic makes
 /// here has all bits set: rounded, it would carry into the sign and be a zero.
