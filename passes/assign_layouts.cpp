@@ -56,7 +56,7 @@ void write_through(Graph& body, size_t i, const Permutation& perm) {
 
 class Assigner {
  public:
-  explicit Assigner(Graph& graph) : g_(graph) {}
+  Assigner(Graph& graph, const TargetTraits& target) : g_(graph), target_(target) {}
 
   bool run() {
     for (NodeId id : g_.order()) {
@@ -158,9 +158,11 @@ class Assigner {
     if (!only) return {};
     const Node& reader = *only;
     const size_t rank = body.value(in).type.rank();
-    // Tensor cores take bytes along k only.
-    const bool bytes = size_of(body.value(in).type.dtype) == 1 && body.value(weight).type.dtype == DType::I32;
-    if (bytes && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
+    // Tensor cores take bytes along k only, warpgroups f32, too; and the other tensor cores read f32 with fewer instructions then.
+    const DType stored = body.value(in).type.dtype, read = body.value(weight).type.dtype;
+    const bool along_k = (size_of(stored) == 1 && read == DType::I32) ||
+                         (stored == DType::F32 && read == DType::F32 && target_.compute_capability >= 80);
+    if (along_k && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
       return {1, 0};
     if (rank < 3 || reader.inputs.size() < 2 || reader.inputs[1] != weight) return {};
     if (reader.op->name == "Conv") return reads_channels_last(n, reader.inputs[0]) ? channels_last(rank) : Permutation{};
@@ -214,6 +216,7 @@ class Assigner {
     Permutation perm;
   };
   Graph& g_;
+  const TargetTraits& target_;
   std::set<ValueId> last_;
   std::map<std::pair<ValueId, Permutation>, ValueId> weights_;
   std::vector<Change> changes_;
@@ -224,7 +227,7 @@ class Assigner {
 
 Result<bool> assign_layouts(Graph& graph, const PassContext& ctx) {
   if (ctx.target.kind != TargetKind::Cuda || !ctx.fuse) return false;
-  return Assigner(graph).run();
+  return Assigner(graph, ctx.target).run();
 }
 
 }  // namespace ingot

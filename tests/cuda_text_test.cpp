@@ -432,7 +432,8 @@ Schedule boxes(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int stag
   Schedule s = groups(unit, m, n, warp_m, warp_n, 1, stages, true);
   s.tile.boxes = true;
   s.tile.in_turn = in_turn;
-  s.tile.k = unit == MultiplyUnit::Tf32 ? 32 : 64;
+  s.tile.split = unit == MultiplyUnit::Tf32x3;
+  s.tile.k = element_of(unit) == DType::F32 ? 32 : 64;
   s.threads = s.tile.threads();
   s.most_blocks = 3;
   return s;
@@ -486,6 +487,57 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
   Sample tf32 = matmul(1, 150, 72, 100, false, true, DType::F32);
   tf32.tolerance = 2e-3;
   check_schedule(tf32, boxes(MultiplyUnit::Tf32, 64, 64, 64, 64, 3, true));
+}
+
+TEST_CASE("operands of f32 that arrive as boxes and are split", "[emulated]") {
+  const auto f32 = MultiplyUnit::Tf32x3;
+  for (const Sample& sample :
+       {matmul(1, 390, 140, 100, false, true, DType::F32), matmul(3, 40, 36, 136, false, true, DType::F32, true),
+        extreme_matmul(150, 72, 104), largest_matmul(70, 40, 72), conv(2, 36, 7, 9, 40, 3, 1, true),
+        conv(3, 24, 9, 7, 72, 3, 2, true), conv(2, 32, 7, 9, 40, 3, 1, true, DType::F32, 28)}) {
+    check_schedule(sample, boxes(f32, 64, 64, 64, 64, 4, true));
+    check_schedule(sample, boxes(f32, 128, 64, 64, 64, 3, false));
+    check_schedule(sample, boxes(f32, 64, 32, 64, 32, 2, false));
+  }
+  const Sample rows = matmul(1, 390, 300, 328, false, true, DType::F32);
+  check_schedule(rows, boxes(f32, 128, 128, 64, 128, 3, false));
+  check_schedule(rows, boxes(f32, 128, 96, 64, 96, 3, false));
+  check_schedule(rows, boxes(f32, 64, 256, 64, 128, 2, false));
+  check_schedule(rows, boxes(f32, 64, 128, 64, 64, 3, false));
+  check_schedule(rows, boxes(f32, 192, 64, 64, 64, 3, false));
+  check_schedule(rows, boxes(f32, 64, 128, 64, 128, 3, true));
+  check_schedule(rows, boxes(f32, 64, 96, 64, 96, 3, true));
+}
+
+TEST_CASE("groups of rows of f32 by boxes", "[emulated]") {
+  int seen = 0;
+  for (const testing::FusedGraph& g : testing::row_group_graphs())
+    for (const Sample& sample : samples_of(g.name, g.text, DType::F32)) {
+      if (!sample.kernel.contract() || sample.kernel.contract()->group.empty()) continue;
+      for (const Schedule& s : {boxes(MultiplyUnit::Tf32x3, 128, 64, 64, 64, 3, false),
+                                boxes(MultiplyUnit::Tf32x3, 64, 32, 64, 32, 3, true)}) {
+        const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
+        if (!emitted) continue;  // operands that do not arrive as boxes
+        check_run(sample, emitted.value());
+        ++seen;
+      }
+    }
+  CHECK(seen > 3);
+}
+
+TEST_CASE("results of f32 that leave by TMA", "[emulated]") {
+  for (const auto unit : {MultiplyUnit::Tf32x3, MultiplyUnit::Tf32}) {
+    for (Sample sample : {residual_matmul(1, 200, 136, 72, DType::F32), residual_matmul(3, 70, 72, 136, DType::F32)}) {
+      if (unit == MultiplyUnit::Tf32) sample.tolerance = 2e-3;
+      check_schedule(sample, boxes(unit, 64, 64, 64, 64, 4, true));
+      check_schedule(sample, boxes(unit, 64, 32, 64, 32, 2, false));
+      check_schedule(sample, boxes(unit, 128, 96, 64, 96, 2, false));
+      check_schedule(sample, boxes(unit, 128, 128, 64, 128, 2, false));
+      const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), boxes(unit, 128, 64, 64, 64, 3, false));
+      REQUIRE(emitted);
+      CHECK(emitted.value().source.find("staged = true, staged_input = true") != std::string::npos);
+    }
+  }
 }
 
 /// Rows as they lie in memory, by `teams` warpgroups; two blocks.
@@ -596,6 +648,31 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
   CHECK(seen > 10);
 }
 
+TEST_CASE("every tile of f32 with boxes compiles without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  int seen = 0;
+  for (const auto unit : {MultiplyUnit::Tf32x3, MultiplyUnit::Tf32}) {
+    MmaProblem problem;
+    problem.boxes = true;
+    problem.split = unit == MultiplyUnit::Tf32x3;
+    problem.staged_size = 4;
+    const MmaMachine machine = mma_machine(cuda_traits(90), unit);
+    for (const auto& [sample, staging] : {std::pair{conv(64, 256, 14, 14, 256, 3, 1, true), Staging::Results},
+                                          {residual_matmul(1, 4096, 4096, 4096, DType::F32), Staging::Inputs}}) {
+      problem.staging = staging;
+      for (const MmaTile& x : mma_candidates(problem, machine)) {
+        if (!x.boxes) continue;
+        Schedule s = boxes(unit, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
+        const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
+        REQUIRE(emitted);
+        check_compiles(sample, emitted.value(), {"sm_90a"});
+        ++seen;
+      }
+    }
+  }
+  CHECK(seen > 48);
+}
+
 TEST_CASE("tiles of rows compile without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
   const MmaMachine machine = mma_machine(cuda_traits(90), MultiplyUnit::F16);
@@ -646,10 +723,32 @@ TEST_CASE("the planner gives products to tensor cores, and shares k where tiles 
   CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::F16), 75).unit == MultiplyUnit::F16);
   CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::BF16), 75).unit == MultiplyUnit::Simt);
   CHECK(plan(matmul(1, 64, 64, 64, false, false, DType::F64), 90).unit == MultiplyUnit::Simt);
+  const Schedule exact = plan(matmul(1, 4096, 4096, 4096, false, true, DType::F32), 90);
+  CHECK(exact.unit == MultiplyUnit::Tf32x3);
+  CHECK(exact.tile.split);
+  CHECK(exact.tile.boxes);
+  CHECK_FALSE(plan(matmul(1, 4096, 4096, 4096, false, true, DType::F32), 80).tile.boxes);
   const Schedule large = plan(matmul(1, 4096, 4096, 4096, false, false, DType::F16), 90);
   CHECK(large.tile.m * large.tile.n >= 128 * 128);
   CHECK(large.tile.warpgroups);
   CHECK(large.cluster_k == 1);
+}
+
+TEST_CASE("every plan of an f32 product can be printed", "[text]") {
+  for (const bool tf32 : {false, true}) {
+    TargetTraits target = cuda_traits(90);
+    target.allow_tf32 = tf32;
+    for (const Sample& sample : {residual_matmul(2, 390, 136, 328, DType::F32), extreme_matmul(390, 264, 712),
+                                 conv(3, 36, 17, 15, 72, 3, 1, true), conv(3, 24, 19, 17, 72, 3, 2, true)}) {
+      int boxes = 0, warps = 0;
+      for (const RankedPlan& plan : rank_tiles(plan_kernel(sample.kernel, target).kernel, target, {})) {
+        CHECK(emit_cuda(sample.kernel, target, plan.schedule).ok());
+        ++(plan.schedule.tile.boxes ? boxes : warps);
+      }
+      CHECK(boxes > 10);
+      CHECK(warps > 0);  // clusters
+    }
+  }
 }
 
 TEST_CASE("columns shared by any number of lanes", "[emulated]") {

@@ -16,6 +16,7 @@
 
 #include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/mma_cost.h"
+#include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/tuning_candidates.h"
 #include "runtime/cuda/cuda_device.h"
 #include "tests/emulation/attention_samples.h"
@@ -184,6 +185,36 @@ TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
   }
   jobs.check();
   CHECK(seen > 10);
+}
+
+TEST_CASE("products of f32 agree in every tile of boxes", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu || gpu->traits.compute_capability != 90) return;
+  Jobs jobs(*gpu);
+  const auto add_all = [&](Sample one, bool tf32) {
+    TargetTraits target = gpu->traits;
+    target.allow_tf32 = tf32;
+    if (tf32) one.tolerance = 2e-3;
+    const Sample* sample = jobs.add(std::move(one));
+    int seen = 0;
+    for (const RankedPlan& plan : rank_tiles(plan_kernel(sample->kernel, target).kernel, target, {})) {
+      if (!plan.schedule.tile.boxes) continue;
+      Schedule s = plan.schedule;
+      s.most_blocks = 2;  // several tiles for each
+      auto emitted = emit_cuda(sample->kernel, target, s);
+      if (!emitted) FAIL(emitted.error().to_string());
+      jobs.add(sample, std::move(emitted).value());
+      ++seen;
+    }
+    CHECK(seen > 10);
+  };
+  for (const Sample& sample :
+       {extreme_matmul(390, 264, 712), largest_matmul(70, 40, 72), conv(3, 36, 17, 15, 72, 3, 1, true),
+        conv(3, 24, 19, 17, 72, 3, 2, true), residual_matmul(2, 390, 136, 328, DType::F32)})
+    add_all(sample, false);
+  add_all(residual_matmul(2, 390, 136, 328, DType::F32), true);
+  add_all(conv(3, 36, 17, 15, 72, 3, 1, true), true);
+  jobs.check();
 }
 
 TEST_CASE("wide plans on a GPU agree too", "[gpu]") {

@@ -50,7 +50,9 @@ void TilesPrinter::print_mma_plan() {
     out_.line(fmt::format("static constexpr bool in_turn = {}, batched = {}, by_group = {};", t.in_turn, d.batched, d.by_group));
     const Staging staging = staging_of(d.staged);
     out_.line(fmt::format("static constexpr bool staged = {}, staged_input = {};", d.staged.has_value(), staging == Staging::Inputs));
-    out_.line(fmt::format("static constexpr int buffers = {};", staged_buffers(t, staging)));
+    out_.line(
+        fmt::format("static constexpr int buffers = {};", staged_buffers(t, staging, d.staged ? d.staged->size : 2)));
+    out_.line(fmt::format("static constexpr int result_size = {};", d.staged ? d.staged->size : 2));
     out_.line(fmt::format("static constexpr bool prologue = {};", d.a_load.valid()));
     print_window();
   } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));

@@ -52,6 +52,19 @@ constexpr MmaTile kBoxCandidates[] = {
     boxes(128, 64, 64, 64, true),    boxes(64, 256, 64, 128, true),
 };
 
+// Of f32 with its accuracy: each warpgroup has two sets of sums for its 64 rows, and two parts of A, in registers.
+constexpr MmaTile split(int m, int n, int warp_n, bool in_turn) {
+  MmaTile x = boxes(m, n, 64, warp_n, in_turn);
+  x.split = true;
+  return x;
+}
+constexpr MmaTile kSplitCandidates[] = {
+    split(128, 128, 128, false), split(128, 96, 96, false), split(128, 64, 64, false), split(64, 256, 128, false),
+    split(64, 192, 96, false),   split(64, 128, 64, false), split(192, 64, 64, false), split(64, 128, 128, true),
+    split(64, 96, 96, true),     split(64, 64, 64, true),   split(64, 32, 32, true),   split(128, 32, 32, false),
+    split(64, 64, 32, false),    split(64, 64, 64, false),  split(64, 32, 32, false),
+};
+
 int step_of(const MmaTile& x, int element) {
   return x.warpgroups ? 128 / element : (element == 1 ? 64 : element == 2 ? 32 : 16) * x.k_warps;
 }
@@ -73,7 +86,7 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
       const bool along_k = p.a_along_k && p.b_along_k;
       x.stages = 3;
       return p.boxes && (p.element == 2 || along_k) &&
-             box_shared_bytes(x, p.element, p.staging) <= machine.shared_limit;
+             box_shared_bytes(x, p.element, p.staging, p.staged_size) <= machine.shared_limit;
     }
   } else if (p.window && x.warp_m * x.warp_n > 64 * 32) {
     return false;  // no registers left for the gathers
@@ -90,23 +103,24 @@ int row_bytes(bool along_k, int tile, int tile_k, int element) {
 }  // namespace
 
 int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int element) {
-  if (x.warpgroups) return (x.m + x.n) * x.k * element;
+  if (x.warpgroups) return (x.m + x.n * (x.split ? 2 : 1)) * x.k * element;
   return row_bytes(a_along_k, x.m, x.k, element) + row_bytes(b_along_k, x.n, x.k, element);
 }
 double tiles_of(const MmaProblem& p, const MmaTile& x) {
   return std::ceil(p.m / whole_rows(x.m, p.together)) * std::ceil(p.n / x.n) * p.batch;
 }
-int box_chunk(const MmaTile& x) { return x.warp_n % 64 == 0 && x.n <= 128 && x.groups() <= 2 ? 64 : 32; }
+int box_chunk(const MmaTile& x) { return !x.split && x.warp_n % 64 == 0 && x.n <= 128 && x.groups() <= 2 ? 64 : 32; }
 Staging staging_of(const std::optional<StagedResults>& staged) {
   return !staged ? Staging::None : staged->load.valid() ? Staging::Inputs : Staging::Results;
 }
-int staged_buffers(const MmaTile& x, Staging staging) {
-  if (staging == Staging::None || x.warp_n % 64 != 0) return 0;
-  const int boxes = x.warp_m * x.warp_n / (64 * 64);
+int staged_buffers(const MmaTile& x, Staging staging, int result_size) {
+  const int columns = 128 / result_size, boxes = x.warp_m / 64 * (x.warp_n / columns);
+  if (staging == Staging::None || x.warp_n % columns != 0) return 0;
+  if (staging == Staging::Inputs && boxes > 4) return 0;  // each has its place: too much shared memory
   return staging == Staging::Results && boxes % 2 == 0 ? 2 : boxes;
 }
-int box_shared_bytes(const MmaTile& x, int element, Staging staging) {
-  const int buffers = staged_buffers(x, staging);
+int box_shared_bytes(const MmaTile& x, int element, Staging staging, int result_size) {
+  const int buffers = staged_buffers(x, staging, result_size);
   const int warp = buffers > 0 ? buffers * (16 * 128 + 8) : 16 * (box_chunk(x) + 8) * 4;
   return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * warp + 8);
 }
@@ -114,6 +128,7 @@ int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x
 
 int blocks_by_registers(const MmaTile& x, int element, bool window) {
   if (x.row_teams > 0) return 1;
+  if (x.split) return x.groups() > 1 || x.warp_n > 32 ? 1 : 2;
   if (x.boxes) return x.groups() > 1 ? 1 : x.warp_n > 64 ? 2 : 3;
   if (x.warpgroups) return std::clamp(65536 / ((x.warp_m * x.warp_n / 128 + (window ? 112 : 84)) * x.threads()), 1, 6);
   const int results = x.warp_m * x.warp_n;
@@ -133,7 +148,11 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
                                                 : f16;
   const bool narrow = unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16;
   if (unit == MultiplyUnit::Bytes) m.group_multiplies = cc == 90 ? 3400 : 0;
-  else m.group_multiplies = cc == 90 && narrow ? 1800 : cc == 90 && unit == MultiplyUnit::Tf32 ? 900 : 0;
+  else
+    m.group_multiplies = cc == 90 && narrow                         ? 1800
+                         : cc == 90 && unit == MultiplyUnit::Tf32   ? 900
+                         : cc == 90 && unit == MultiplyUnit::Tf32x3 ? 300
+                                                                    : 0;
   m.shared_limit = target.shared_bytes;
   m.clusters = cc >= 90;
   return m;
@@ -148,10 +167,12 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
   };
   if (machine.group_multiplies > 0) {
     add(kGroupCandidates);
-    add(kBoxCandidates);
+    if (p.split) add(kSplitCandidates);
+    else add(kBoxCandidates);
     for (const MmaTile& x : rows_tiles(p, machine)) tiles.push_back(x);
   }
-  if (tiles.empty()) add(kCandidates);
+  // Warpgroups that read f32 without boxes there are none, nor clusters with boxes: few tiles are for warps.
+  if (tiles.empty() || p.element == 4) add(kCandidates);
   if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
   if (forced) {
     const auto differs = [&](const MmaTile& x) {
@@ -178,7 +199,7 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   }
   if (x.boxes) {
     const int most = (machine.shared_limit / blocks_by_registers(x, p.element, false) - 1024 - x.groups() * 8) -
-                     (box_shared_bytes(x, p.element, p.staging) - x.stages * (stage + 16));
+                     (box_shared_bytes(x, p.element, p.staging, p.staged_size) - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;
   }
@@ -204,11 +225,14 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   constexpr double kCopies = 1.19;  // what copies cost beside all else that passes through shared memory
   const double tiles = tiles_of(p, x), rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
   const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
-  const bool staged = staged_buffers(x, p.staging) > 0;
+  const bool staged = staged_buffers(x, p.staging, p.staged_size) > 0;
   // Four warpgroups get in each other's way.
-  const double multiplies = results * k / machine.group_multiplies * (x.groups() > 2 ? 1.35 : 1.0);
-  const double copies = (results * (1.0 / 64 + 1.0 / x.warp_n) + x.m + x.n) * k * p.element;
-  const double passes = results * (!staged ? 19 : p.staging == Staging::Inputs ? 8 : 4);
+  // Between two steps of f32 a warpgroup adds its sums; another one may multiply meanwhile.
+  const double gaps = !p.split ? 0 : k / x.k * (x.groups() / x.teams() > 1 ? 100 : 250);
+  const double multiplies = results * k / machine.group_multiplies * (x.groups() > 2 ? 1.35 : 1.0) + gaps;
+  const double reads_b = p.split ? 3.0 / 64 : 1.0 / 64, passes_b = p.split ? 3 : 1;
+  const double copies = (results * (reads_b + 1.0 / x.warp_n) + x.m + x.n * passes_b) * k * p.element;
+  const double passes = results * (!staged ? 19 : p.staged_size * (p.staging == Staging::Inputs ? 4 : 2));
   const double operands = (x.m * p.a.bytes + x.n * p.b.bytes) * k, moved = results * p.result_bytes;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
   const double changes =

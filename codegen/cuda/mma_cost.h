@@ -41,6 +41,8 @@ struct MmaProblem {
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
   bool boxes = false;       // both operands can arrive by TMA
   Staging staging = Staging::None;
+  int staged_size = 2;  // bytes of a result that leaves by TMA
+  bool split = false;  // f32 with its accuracy: three tf32 products for each
   bool rows = false;        // rows can arrive and leave as they lie in memory
   bool a_changes = false;   // A is computed from what arrives, in registers
   double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels
@@ -68,9 +70,9 @@ int mma_result_bytes(const MmaTile& tile, bool out_along_m);
 /// Columns of results that a warp passes through shared memory at a time.
 int box_chunk(const MmaTile& tile);
 /// Boxes of results that a warp has room for; 0 where the tile has its results stored by the threads.
-int staged_buffers(const MmaTile& tile, Staging staging);
+int staged_buffers(const MmaTile& tile, Staging staging, int result_size);
 /// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh).
-int box_shared_bytes(const MmaTile& tile, int element, Staging staging);
+int box_shared_bytes(const MmaTile& tile, int element, Staging staging, int result_size);
 /// Blocks that registers allow on one SM.
 int blocks_by_registers(const MmaTile& tile, int element, bool window);
 

@@ -64,6 +64,7 @@ std::vector<Expr> epilogue_loads(const Kernel& kernel, const Contract& contract)
 /// Results that go to memory by TMA (prelude/staged_results.cuh), from an epilogue that stores one value of 16 bits for each.
 struct StagedResults {
   OperandBox out;
+  int size = 2;  // bytes of a result, and of what comes into its place
   Expr load;       // what comes by TMA into the place of the results; invalid: nothing
   OperandBox in;
 };

@@ -138,13 +138,13 @@ static BoxMap plain_map(const OperandBox& x, DType type, int64_t outer, int64_t 
 
 static std::vector<BoxMap> operand_maps(const Kernel& kernel, const Schedule& s, const TileDetails& d) {
   const Contract& c = *kernel.contract();
-  const DType element = element_of(s.unit);
+  const DType element = element_of(s.unit), map = s.tile.split ? DType::I32 : element;  // not rounded on their way
   if (d.window)
-    return {window_map(*d.window, d.a_rows, element), plain_map(*window_weights(kernel, element), element, 1, s.tile.n)};
+    return {window_map(*d.window, d.a_rows, map), plain_map(*window_weights(kernel, element), map, 1, s.tile.n)};
   const OperandBox a = arriving_a(kernel, element)->box, b = *operand_box(kernel, c.b, c.n, element);
   const int64_t rows = a.by_group ? rows_together(c) : d.a_rows;
-  return {plain_map(a, element, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1),
-          plain_map(b, element, b.along_k ? s.tile.n : s.tile.k, 1)};
+  return {plain_map(a, map, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1),
+          plain_map(b, map, b.along_k ? s.tile.n : s.tile.k, 1)};
 }
 
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
@@ -158,7 +158,8 @@ std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   std::vector<BoxMap> maps = operand_maps(kernel, s, d);
   if (!d.staged) return maps;
   const auto add = [&](const OperandBox& box) {
-    maps.push_back(plain_map(box, kernel.buffers[static_cast<size_t>(box.buffer)].type, 16, 1));
+    const DType type = kernel.buffers[static_cast<size_t>(box.buffer)].type;
+    maps.push_back(plain_map(box, type == DType::F32 ? DType::I32 : type, 16, 1));  // not rounded on their way
   };
   add(d.staged->out);
   if (d.staged->load.valid()) add(d.staged->in);

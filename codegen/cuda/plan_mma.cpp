@@ -152,11 +152,12 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   if (t.boxes) {
     auto staged = staged_results(kernel);
     const Staging staging = staging_of(staged);
-    if (staged_buffers(t, staging) > 0) {
+    const int result = staged ? staged->size : 2;
+    if (staged_buffers(t, staging, result) > 0) {
       d.staged = std::move(staged);
       d.e_vector = 2;
     }
-    d.shared_bytes = box_shared_bytes(t, size, staging);
+    d.shared_bytes = box_shared_bytes(t, size, staging, result);
     d.window = operand_window(kernel, element);
     d.a_rows = box_rows(c, t.m, d.window.has_value());
     const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);
@@ -200,8 +201,14 @@ struct Choice {
 /// The candidates, in their order.
 std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
   std::vector<Choice> choices;
-  for (const MmaTile& x : mma_candidates(p, machine)) {
-    for (int cluster = 1; cluster <= (machine.clusters && !x.boxes && x.m * x.n <= kMostShared ? 8 : 1); cluster *= 2) {
+  const std::vector<MmaTile> tiles_that_fit = mma_candidates(p, machine);
+  const bool boxes =
+      std::any_of(tiles_that_fit.begin(), tiles_that_fit.end(), [](const MmaTile& x) { return x.boxes; });
+  for (const MmaTile& x : tiles_that_fit) {
+    // Where there are boxes, tiles of warps are only for products whose k is shared.
+    const int first = boxes && !x.warpgroups ? 2 : 1;
+    for (int cluster = first; cluster <= (machine.clusters && !x.boxes && x.m * x.n <= kMostShared ? 8 : 1);
+         cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;
@@ -290,7 +297,11 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
   p.together = rows_together(c);
   p.boxes = takes_boxes(kernel, element_of(s.unit));
-  if (p.boxes) p.staging = staging_of(staged_results(kernel));
+  p.split = s.unit == MultiplyUnit::Tf32x3;
+  if (const auto staged = p.boxes ? staged_results(kernel) : std::nullopt) {
+    p.staging = staging_of(staged);
+    p.staged_size = staged->size;
+  }
   if (p.boxes && load_to_change(kernel, element_of(s.unit)).valid()) p.a_changes = true;
   if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {
     p.rows = true;

@@ -31,7 +31,8 @@ std::optional<ProductOfRows> product_of_rows(const Kernel& kernel, DType element
   if (!a || !a->box.outer_stride.same(a->box.inner)) return std::nullopt;
   const auto b = operand_box(kernel, c.b, c.n, element);
   auto results = staged_results(kernel);
-  if (!b || !b->along_k || b->by_group || !results || !lie_in_rows(results->out, *n)) return std::nullopt;
+  if (!b || !b->along_k || b->by_group || !results || results->size != 2 || !lie_in_rows(results->out, *n))
+    return std::nullopt;
   if (results->load.valid() && !lie_in_rows(results->in, *n)) return std::nullopt;
   return ProductOfRows{*a, *b, std::move(*results), *n, *k};
 }

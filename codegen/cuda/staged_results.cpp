@@ -6,7 +6,7 @@ namespace ingot {
 
 namespace {
 
-bool is_narrow(DType type) { return type == DType::F16 || type == DType::BF16; }
+bool is_staged(DType type) { return type == DType::F16 || type == DType::BF16 || type == DType::F32; }
 
 /// The only store of an epilogue without loops and conditions.
 const Store* only_store(const Body& epilogue) {
@@ -35,12 +35,16 @@ std::optional<StagedResults> staged_results(const Kernel& kernel) {
   if (!store || store->buffer >= static_cast<int>(kernel.buffers.size())) return std::nullopt;
   const auto type_of = [&](int buffer) { return kernel.buffers[static_cast<size_t>(buffer)].type; };
   const Axis& lane = c.n.back();
-  if (!is_narrow(type_of(store->buffer)) || widest_vector(kernel, c.epilogue, lane.var, lane.extent, 2) != 2) return std::nullopt;
+  if (!is_staged(type_of(store->buffer)) || widest_vector(kernel, c.epilogue, lane.var, lane.extent, 2) != 2)
+    return std::nullopt;
   const auto out = result_box(c, store->buffer, store->index, type_of(store->buffer));
   if (!out) return std::nullopt;
-  StagedResults staged{*out, Expr(), {}};
+  const size_t size = size_of(type_of(store->buffer));
+  StagedResults staged{*out, static_cast<int>(size), Expr(), {}};
   for (const Expr& load : epilogue_loads(kernel, c)) {
-    if (!is_narrow(type_of(load.buffer())) || kernel.buffers[static_cast<size_t>(load.buffer())].is_constant) continue;
+    if (!is_staged(type_of(load.buffer())) || size_of(type_of(load.buffer())) != size ||
+        kernel.buffers[static_cast<size_t>(load.buffer())].is_constant)
+      continue;
     const auto in = result_box(c, load.buffer(), load.arg(0), type_of(load.buffer()));
     if (!in) continue;
     staged.load = load;

@@ -15,6 +15,7 @@ Result<TensorMapType> type_of(DType type) {
     case DType::F16: return TensorMapType::F16;
     case DType::BF16: return TensorMapType::BF16;
     case DType::F32: return TensorMapType::TF32;
+    case DType::I32: return TensorMapType::I32;
     default: return unsupported(fmt::format("copies by box of {}", name_of(type)));
   }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Single kernels on a GPU beside cuBLAS, cuDNN and PyTorch's attention, in one run.
 
-usage: kernels.py INGOT OUTDIR [--rows gemm,conv,attention,rows] [--filter TEXT] [--type fp16|bf16|tf32] [--tile TILE]
+usage: kernels.py INGOT OUTDIR [--rows gemm,conv,attention,rows] [--filter TEXT] [--type fp16|bf16|tf32|fp32] [--tile TILE]
 
 Each row is one operation with what is fused into it. Several of it, on inputs of their own (so that inputs come from memory
 as far as L2 does not hold all of them), are one CUDA graph, for the peer as for Ingot; the figure is the median time of the
@@ -27,8 +27,8 @@ ATTENTION = [(1, 12, 12, 128, 128, 64, 0), (64, 12, 12, 128, 128, 64, 0), (64, 1
              (1, 32, 8, 1, 32768, 128, 0), (4, 32, 8, 4, 4096, 128, 0)]
 ROWS = [(8192, 768), (12608, 768), (65536, 1024), (4096, 32000)]
 SECONDS = 0.15   # of measurement, for both: sustained work lowers the card's clock
-TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32}
-ONNX = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16, "tf32": TensorProto.FLOAT}
+TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
+ONNX = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16, "tf32": TensorProto.FLOAT, "fp32": TensorProto.FLOAT}
 
 
 class Row:
@@ -71,7 +71,7 @@ def rand(*shape, scale=1.0):
 def gemm_rows(kind):
     for m, n, k in GEMMS:
         for tail in ("plain", "gelu", "residual"):
-            size = 4 if kind == "tf32" else 2
+            size = 4 if kind in ("tf32", "fp32") else 2
             row = Row(f"gemm {m}x{n}x{k} {tail}", kind, [m, k], 2 * m * n * k, size * (m * k + n * k + m * n))
             row.weights["w"] = rand(n, k, scale=k ** -0.5)
             if tail != "plain":

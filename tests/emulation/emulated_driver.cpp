@@ -276,6 +276,7 @@ bool element_of(TensorMapType type, Elem& elem) {
     case TensorMapType::U8: elem = Elem::U8; return true;
     case TensorMapType::F16: elem = Elem::F16; return true;
     case TensorMapType::BF16: elem = Elem::BF16; return true;
+    case TensorMapType::I32:
     case TensorMapType::F32: elem = Elem::F32; return true;
     case TensorMapType::TF32: elem = Elem::TF32; return true;
     default: return false;

@@ -76,6 +76,7 @@ constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
 constexpr const char* kChanged = "prelude/changed_fragment.cuh";  // included by kBoxes and kRowsOfProduct
 constexpr const char* kRowsOfProduct = "prelude/contraction_rows.cuh";
 constexpr const char* kStaged = "prelude/staged_results.cuh";  // included by kBoxes and kRowsOfProduct
+constexpr const char* kSplit = "prelude/split_product.cuh";  // included by kBoxes
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
@@ -210,9 +211,9 @@ TEST_CASE("faults in the main loop of warpgroups", "[emulated]") {
 }
 
 /// f16 by warpgroups, all tiles by one block.
-Schedule one_block_of(const MmaTile& tile) {
+Schedule one_block_of(const MmaTile& tile, MultiplyUnit unit = MultiplyUnit::F16) {
   Schedule s = tile_schedule(64, 64, 4);
-  s.unit = MultiplyUnit::F16;
+  s.unit = unit;
   s.tile = tile;
   s.threads = tile.threads();
   s.most_blocks = 1;
@@ -324,6 +325,54 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
         {"the wrong tap of a window", kBoxes, "tap % Plan::taps_w * Plan::dilation_w",
          "tap / Plan::taps_w * Plan::dilation_w", "wrong"},
         &schedule);
+}
+
+TEST_CASE("faults where f32 operands are split", "[emulated]") {
+  const Schedule schedule = one_block_of({.m = 128,
+                                          .n = 64,
+                                          .k = 32,
+                                          .warp_m = 64,
+                                          .warp_n = 64,
+                                          .stages = 3,
+                                          .warpgroups = true,
+                                          .overlap = true,
+                                          .boxes = true,
+                                          .split = true},
+                                         MultiplyUnit::Tf32x3);
+  const Sample sample = matmul(1, 150, 72, 136, false, true, DType::F32);
+  const Fault faults[] = {
+      {"small parts are not fenced", kSplit, "fence_proxy_async();\n    bar_sync(barrier, Team);",
+       "bar_sync(barrier, Team);", "missing-proxy-fence"},
+      {"small parts are multiplied before they are there", kSplit, "bar_sync(barrier, Team);", "", "race"},
+      {"the small parts of B are left out", kSplit, "wgmma_ra<kTF32, 0>(sum, a.big[s], further(small, s), 1);", "",
+       "inexact"},
+      {"the small parts of A are left out", kSplit, "split_tf32(words[s], rows.big[s], rows.small[s]);",
+       "{ split_tf32(words[s], rows.big[s], rows.small[s]); rows.small[s][0] = 0; }", "inexact"},
+      {"sums of the step before count again", kSplit, "further(big, s), s > 0", "further(big, s), 1", "wrong"},
+      {"the wrong chunk of a row", kSplit, "(half ^ row % 8)", "half", "wrong"},
+      {"a step is split before it is there", kBoxes, "mbar_wait(ring.full(), ring.phase);\n      split.split_b",
+       "split.split_b", "race"},
+      {"a stage is free while it is multiplied", kBoxes,
+       "split.wait(rows);\n      split.add(product.acc[0], a, b);\n      release(slot);",
+       "release(slot);\n      split.wait(rows);\n      split.add(product.acc[0], a, b);", "race"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+  const Fault in_wide_boxes[] = {
+      {"the wrong half of a chunk", kStaged, "lane % 4 / 2) + lane % 2 * 8;", "lane % 4 / 2) + lane / 2 % 2 * 8;",
+       "wrong"},
+      {"an input is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
+      {"a box leaves before all of it is there", kStaged, "fence_proxy_async();\n    warp_sync();", "",
+       "missing-proxy-fence"},
+  };
+  for (const Fault& fault : in_wide_boxes) plant(residual_matmul(1, 150, 72, 136, DType::F32), fault, &schedule);
+  const Fault with_infinities[] = {
+      {"infinities are not looked for", kSplit, "warp_any(!(zero == 0.0f))", "false", "wrong"},
+      {"infinities are looked for in eight columns", kSplit, "for (int j = 0; j < kColumns; j += 4) zero",
+       "for (int j = 0; j < 4; j += 4) zero", "wrong"},
+      {"infinities are looked for in half of the rows", kSplit, "float zero = sum[2] * 0.0f;", "float zero = 0.0f;",
+       "wrong"},
+  };
+  for (const Fault& fault : with_infinities) plant(extreme_matmul(150, 72, 136), fault, &schedule);
 }
 
 TEST_CASE("faults in attention", "[emulated]") {

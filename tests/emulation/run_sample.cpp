@@ -1,6 +1,7 @@
 #include "tests/emulation/run_sample.h"
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include <fmt/format.h>
@@ -137,6 +138,8 @@ std::vector<Tensor> random_buffers(const Sample& sample, uint64_t seed) {
     buffers.emplace_back(b.type, dims_of(b, sample));
     fill(buffers.back(), random);
   }
+  for (const Planted& p : sample.planted)
+    std::memcpy(static_cast<char*>(buffers[p.buffer].mutable_data()) + p.element * 4, &p.bits, 4);
   return buffers;
 }
 

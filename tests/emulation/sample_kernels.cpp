@@ -324,8 +324,33 @@ Sample nan_matmul(int64_t m, int64_t n, int64_t kk) {
   return sample;
 }
 
+Sample extreme_matmul(int64_t m, int64_t n, int64_t kk) {
+  Sample sample = matmul(1, m, n, kk, false, true, DType::F32);
+  const auto a = [&](int64_t row, int64_t k, uint32_t bits) { sample.planted.push_back({0, row * kk + k, bits}); };
+  const auto b = [&](int64_t row, int64_t k, uint32_t bits) { sample.planted.push_back({1, row * kk + k, bits}); };
+  a(5, 3, 0x7fffffff);        // a NaN that carries into the sign when it is rounded
+  a(9, 2, 0x7f800001);        // one that is an infinity where its last bits are cut off
+  a(12, 4, 0x7f800000);       // infinity, and one of the other sign
+  a(m - 1, kk - 1, 0xff800000);
+  b(2, 4, 0x7f800000);        // meets the infinity of A
+  // One of A alone in 32 of k, and one of B.
+  a(28, 70, 0x7f800000);
+  b(19, 40, 0xff800000);
+  b(n - 1, kk - 3, 0x7fffffff);
+  b(6, kk - 2, 0x7f800001);
+  sample.name = "extreme_" + sample.name;
+  return sample;
+}
+
+Sample largest_matmul(int64_t m, int64_t n, int64_t kk) {
+  Sample sample = matmul(1, m, n, kk, false, true, DType::F32);
+  sample.planted = {{0, 3 * kk + 5, 0x7f7fffff}, {0, (m - 2) * kk + 1, 0xff7ff001}, {1, 4 * kk + 7, 0x7f7fffff}};
+  sample.name = "largest_" + sample.name;
+  return sample;
+}
+
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, DType type) {
-  Sample sample = matmul(batch, m, n, kk, false, false, type, true);
+  Sample sample = matmul(batch, m, n, kk, false, type == DType::F32, type, true);
   Kernel& k = sample.kernel;
   auto& product = std::get<Contract>(k.body[0].node);
   k.buffers[2].type = DType::F32;
@@ -564,6 +589,8 @@ std::vector<Sample> all_samples() {
           matmul(1, 70, 66, 37, false, false, DType::F32),
           matmul(2, 33, 72, 64, true, true, DType::F32),
           nan_matmul(40, 36, 40),
+          extreme_matmul(150, 72, 104),
+          residual_matmul(1, 130, 72, 100, DType::F32),
           matmul(1, 130, 132, 40, false, false, DType::F16),
           matmul(1, 20, 24, 18, false, true, DType::F64),
           matmul(1, 1, 300, 260, false, true, DType::F32),

@@ -11,11 +11,19 @@
 
 namespace ingot::samples {
 
+/// An element of a 32-bit buffer that is not random.
+struct Planted {
+  size_t buffer;
+  int64_t element;
+  uint32_t bits;
+};
+
 struct Sample {
   std::string name;
   Kernel kernel;
   std::unordered_map<std::string, int64_t> dims;  // values of the symbolic dims
   double tolerance = 1e-5;  // relative to the largest value of an output
+  std::vector<Planted> planted = {};
 };
 
 /// Every sample, at sizes that leave tails everywhere.
@@ -44,7 +52,10 @@ Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t k, D
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, DType type,
               bool batched_w = false);
 Sample nan_matmul(int64_t m, int64_t n, int64_t k);  // NaN of several bit patterns, and an infinity, in x
-/// relu(x w + bias + residual) for each of the batch; the residual is part of wider rows.
+Sample extreme_matmul(int64_t m, int64_t n,
+                      int64_t k);  // f32, whose stored operands have NaN and infinities among them
+Sample largest_matmul(int64_t m, int64_t n, int64_t k);  // f32 that would be infinite if it were rounded to tf32
+/// relu(x w + bias + residual) for each of the batch; the residual is part of wider rows. w of f32 lies along k.
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType type);
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
             DType type = DType::F32, int64_t present = 0);  // channels from `present` on count as zeros; 0: none does

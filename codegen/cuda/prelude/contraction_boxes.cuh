@@ -8,12 +8,14 @@
 //   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer, or only whole groups count
 //   by_group  the third axis of A is groups of `together` rows
 //   prologue  A is computed from what arrives, in registers (changed_fragment.cuh): warpgroups of 64 rows
+//   single    of f32: one product of tf32 for each; else three, for the accuracy of f32 (split_product.cuh): warpgroups of 64 rows
 //   batched   there is more than one product, and both operands have their axis
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
 #pragma once
 #include "prelude/changed_fragment.cuh"
 #include "prelude/contraction_tile.cuh"
+#include "prelude/split_product.cuh"
 #include "prelude/staged_results.cuh"
 #include "prelude/tma.cuh"
 #include "prelude/warp_results.cuh"
@@ -42,7 +44,8 @@ template <class Plan, class Epilogue> struct ResultsByBox<Plan, Epilogue, false>
 
 template <class Plan> struct BoxRing {
   typedef typename Plan::index Index;
-  static constexpr int kBytesA = Plan::tile_m * 128, kBytesB = Plan::tile_n * 128, kStage = kBytesA + kBytesB;
+  static constexpr int kBytesA = Plan::tile_m * 128, kBytesB = Plan::tile_n * 128;
+  static constexpr int kStage = kBytesA + kBytesB * (has_small_parts<Plan>() ? 2 : 1);  // a small part lies behind what arrives
   static constexpr int kRing = Plan::stages * kStage;
   static constexpr u32 kSent = (Plan::a_along_k || Plan::window ? Plan::a_rows * 128 : kBytesA) + kBytesB;
   // Room for results of each warp, then barriers: of the stages, of the warpgroups' turns, and of staged inputs.
@@ -58,6 +61,7 @@ template <class Plan> struct BoxRing {
   INGOT_DEV u32 inputs(int warp) const { return turn(kTeams) + warp * Plan::buffers * 8; }
   INGOT_DEV u32 stage_a() const { return shared + slot * kStage; }
   INGOT_DEV u32 stage_b() const { return stage_a() + kBytesA; }
+  INGOT_DEV u32 small_b() const { return stage_b() + kBytesB; }
   INGOT_DEV void advance() {
     if (++slot == Plan::stages) {
       slot = 0;
@@ -246,6 +250,35 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
       if (threadIdx.x % 32 == 0) mbar_arrive(next_turn);
     }
   }
+  /// The same for f32: while one step is multiplied, the next one is split.
+  INGOT_DEV void multiply_split(Index steps) {
+    typedef SplitProduct<Plan, Ring::kReaders * 32> Split;
+    const u32 next_turn = ring.turn((product.team() + 1) % Ring::kTeams);
+    Split split = {product.group_m() + product.warp % 4 * 16, product.group_n(), {}};
+    SplitRows rows;
+    u32 next[4][4];
+    const auto arrive = [&] {
+      mbar_wait(ring.full(), ring.phase);
+      split.split_b(ring.stage_b(), ring.small_b(), product.team() + 1);
+      split.load(ring.stage_a(), next);  // behind it: the registers are few
+    };
+    product.clear();
+    if (steps > 0) arrive();
+#pragma unroll 1
+    for (Index step = 0; step < steps; ++step) {
+      const u32 slot = ring.slot, a = ring.stage_a(), b = ring.stage_b();
+      split.split(next, rows);
+      split.start(rows, b, ring.small_b());
+      ring.advance();
+      if (step + 1 < steps) arrive();
+      split.wait(rows);
+      split.add(product.acc[0], a, b);
+      release(slot);
+    }
+    if constexpr (Plan::in_turn) {
+      if (threadIdx.x % 32 == 0) mbar_arrive(next_turn);
+    }
+  }
   template <class Epilogue>
   INGOT_DEV void store(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end) const {
     const u32 all = ring.shared + Ring::kRing, scratch = all + product.warp * Ring::kWarp;
@@ -279,6 +312,8 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
       if constexpr (Plan::prologue) {
         sides.start(*prologue, at.batch, first_row(at), m_end);
         multiply_changed(steps);
+      } else if constexpr (has_small_parts<Plan>()) {
+        multiply_split(steps);
       } else {
         multiply(steps);
       }

@@ -23,24 +23,7 @@
 #pragma once
 #include "prelude/contraction_tile.cuh"
 #include "prelude/mma_operand.cuh"
-
-/// x = big + small, both with the 11 significant bits of a tf32 (the multiplier ignores what small has beyond them).
-template <int N> INGOT_DEV void split_tf32(const u32 (&x)[N], u32 (&big)[N], u32 (&small)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    big[i] = (x[i] + 0x1000) & 0xffffe000;
-    small[i] = bits_as<u32>(bits_as<float>(x[i]) - bits_as<float>(big[i]));
-  }
-}
-
-/// The same for any x: infinities and NaN have no small part, and nothing is rounded up to one. The NaN that arithmetic makes
-/// here has all bits set: rounded, it would carry into the sign and be a zero.
-INGOT_DEV void split_tf32_carefully(u32 x, u32& big, u32& small) {
-  const u32 magnitude = x & 0x7fffffff, rounded = (x + 0x1000) & 0xffffe000;
-  big = (rounded & 0x7fffffff) >= 0x7f800000 ? x & 0xffffe000 : rounded;
-  if (magnitude > 0x7f800000) big = 0x7fffe000;
-  small = magnitude >= 0x7f800000 ? 0 : bits_as<u32>(bits_as<float>(x) - bits_as<float>(big));
-}
+#include "prelude/split_tf32.cuh"
 
 template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTile<Plan> {
   typedef typename Plan::element T;
@@ -95,26 +78,13 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
   INGOT_DEV void multiply_carefully(u32 stage_a, u32 stage_b, int k) {
 #pragma unroll
     for (int j = 0; j < kN; j += 2) {
-      u32 b[4], b_big[2][2], b_small[2][2];
+      u32 b[4];
       OperandB::load8x2(b, stage_b, warp_n() + j * 8, k);
 #pragma unroll
-      for (int q = 0; q < 4; ++q) split_tf32_carefully(b[q], b_big[q / 2][q % 2], b_small[q / 2][q % 2]);
-#pragma unroll
       for (int i = 0; i < kM; ++i) {
-        u32 a[4], a_big[4], a_small[4];
+        u32 a[4];
         OperandA::load16(a, stage_a, warp_m() + i * 16, k);
-#pragma unroll
-        for (int q = 0; q < 4; ++q) split_tf32_carefully(a[q], a_big[q], a_small[q]);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          float sum[4] = {}, mixed[4] = {};
-          mma_1688_tf32(mixed, a_small, b_big[h]);
-          mma_1688_tf32(mixed, a_big, b_small[h]);
-          mma_1688_tf32(sum, a_big, b_big[h]);
-          // Small halves may have the other sign: an infinity of theirs says nothing that the big halves do not.
-#pragma unroll
-          for (int q = 0; q < 4; ++q) acc[i][j + h][q] += sum[q] + (fabsf(mixed[q]) < kInf ? mixed[q] : 0.0f);
-        }
+        multiply_tf32_carefully(a, b, acc[i][j], acc[i][j + 1]);
       }
     }
   }
