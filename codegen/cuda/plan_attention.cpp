@@ -82,7 +82,7 @@ enum class LogitCost { Scale, Other, Masks, MasksAndLoads };
 bool fits_registers(const MmaTile& t, int columns, LogitCost cost) {
   constexpr int kLimits[] = {128, 232, 160,
                              112};  // for 1 to 4 warpgroups (prelude/warp_results.cuh; of one, two blocks an SM)
-  const int rest[] = {40, columns < 128 ? 44 : 56, 45, cost == LogitCost::Scale ? 25 : 33};
+  const int rest[] = {40, columns < 128 ? 44 : columns <= 128 ? 56 : 64, 45, cost == LogitCost::Scale ? 25 : 33};
   const int masks = cost == LogitCost::MasksAndLoads ? 16 : cost == LogitCost::Masks ? 8 : 0;
   const auto groups = static_cast<size_t>(t.groups() - 1);
   return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] + masks <= kLimits[groups];
@@ -135,7 +135,7 @@ std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& tar
                                              : LogitCost::Other;
   const char* forced = std::getenv("INGOT_TILE");
   for (int groups = 1; groups <= 4; ++groups) {
-    for (int n = 64; n <= 208; n += 16) {
+    for (int n = d.columns > 128 ? 32 : 64; n <= 208; n += 16) {
       MmaTile t{.m = groups * 64, .n = n, .k = d.head, .warp_m = 64, .warp_n = n, .warpgroups = true, .boxes = true};
       const int limit = target.shared_bytes / blocks_of(t) - (blocks_of(t) > 1 ? 1024 : 0);
       box_details(d, t, target.shared_bytes);

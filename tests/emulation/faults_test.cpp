@@ -415,7 +415,7 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
        "    memory.values", "deadlock"},
       {"the barriers' start is not fenced", kAttentionBoxes, "fence_mbar_init();", "", "not-fenced"},
       {"earlier results keep their scale", kAttentionBoxes, "this->rescale(scale);", "", "wrong"},
-      {"every warpgroup takes the same queries", kAttentionBoxes, "memory.query_stage() + group() * 64 * 128",
+      {"every warpgroup takes the same queries", kAttentionBoxes, "memory.query_stage() + group * 64 * 128",
        "memory.query_stage()", "wrong"},
       {"keys behind the last count", kSoftmax, "All || n < n_end ? score", "true ? score", "global-out-of-bounds"},
       {"the wrong batch index", "", "return batch * 560", "return batch * 512", "wrong"},

@@ -182,28 +182,29 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
   u32 operands[Plan::tile_n / 16][4];  // weights
   Memory memory;
 
-  INGOT_DEV explicit AttentionGroup(u32 shared) : memory(shared) {}
-  static INGOT_DEV int group() { return warp_uniform(threadIdx.x / 128); }
+  int warp, group;  // of the block's, those of this thread
+
+  /// `of`: the warp's number, asked for before warps take different ways: so that descriptors stay in uniform registers.
+  INGOT_DEV AttentionGroup(u32 shared, int of) : memory(shared), warp(of), group(of / 4) {}
 
   INGOT_DEV void start_scores() {
-    const u32 q = memory.query_stage() + group() * 64 * 128, key = memory.key_stage();
+    const u64 q = wgmma_desc(memory.query_stage() + group * 64 * 128, 16, 1024, kSwizzle128);
+    const u64 key = wgmma_desc(memory.key_stage(), 16, 1024, kSwizzle128);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < Plan::head; k += 16) {
-      const u64 a = wgmma_desc(q + k / 64 * Memory::kQueryPanel + k % 64 * 2, 16, 1024, kSwizzle128);
-      const u64 b = wgmma_desc(key + k / 64 * Memory::kPanel + k % 64 * 2, 16, 1024, kSwizzle128);
+      const u64 a = wgmma_further(q, k / 64 * Memory::kQueryPanel + k % 64 * 2);
+      const u64 b = wgmma_further(key, k / 64 * Memory::kPanel + k % 64 * 2);
       wgmma<kType, 0, 0>(this->scores, a, b, k > 0);
     }
     wgmma_commit();
   }
   INGOT_DEV void start_values(u32 slot) {
-    const u32 value = memory.value_stage(slot);
+    const u64 value = wgmma_desc(memory.value_stage(slot), Memory::kPanel, 1024, kSwizzle128);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < Plan::tile_n; k += 16) {
-      const u64 b = wgmma_desc(value + k * 128, Memory::kPanel, 1024, kSwizzle128);
-      wgmma_ra<kType, 1>(this->acc, operands[k / 16], b, 1);
-    }
+    for (int k = 0; k < Plan::tile_n; k += 16)
+      wgmma_ra<kType, 1>(this->acc, operands[k / 16], wgmma_further(value, k * 128), 1);
     wgmma_commit();
   }
   INGOT_DEV void pack() {
@@ -268,14 +269,14 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
   }
   template <class Score, class Epilogue>
   INGOT_DEV void run(const Score& score, const Epilogue& epilogue, const AttentionTiles<Plan, Score>& tiles, Index d_end) {
-    const u32 scratch = memory.shared + Memory::kScratchAt + threadIdx.x / 32 * WarpScratch<Plan>::kBytes;
+    const u32 scratch = memory.shared + Memory::kScratchAt + warp * WarpScratch<Plan>::kBytes;
 #pragma unroll 1
     for (Index round = 0; tiles.of_round(round) < tiles.total; ++round) {
       const auto [batch, first] = tiles.place(tiles.of_round(round));
       const Index steps = tiles.steps(batch, first, Plan::tile_m);
       Index own = steps;
-      if (Score::kGrows) own = tiles.steps(batch, first, (group() + 1) * 64);
-      if (first + group() * 64 < tiles.m_end && own > 0) {
+      if (Score::kGrows) own = tiles.steps(batch, first, (group + 1) * 64);
+      if (first + group * 64 < tiles.m_end && own > 0) {
         attend(score, batch, first, tiles.m_end, tiles.n_end, own);
       } else {
         own = 0;
@@ -287,7 +288,7 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
       pass(steps - own);
       memory.queries.advance();
       store_rows<Plan>(*(const float(*)[1][Plan::tile_d / 2])this->acc, epilogue, batch,
-                       first + (Index)(threadIdx.x / 32 * 16), (Index)0, tiles.m_end, d_end, scratch);
+                       first + (Index)(warp * 16), (Index)0, tiles.m_end, d_end, scratch);
     }
   }
 };
@@ -296,6 +297,7 @@ template <class Plan, class Starts, class Score, class Epilogue>
 INGOT_DEV void attention_boxes(const TensorMap* q, const TensorMap* key, const TensorMap* value, const Starts& starts,
                                const Score& score, const Epilogue& epilogue, typename Plan::index batches,
                                typename Plan::index m_end, typename Plan::index n_end, typename Plan::index d_end, u32 shared) {
+  const int warp = warp_uniform(threadIdx.x / 32);
   const AttentionTiles<Plan, Score> tiles(score, batches, m_end, n_end);
   if (threadIdx.x == 0) {
     tma_prefetch(q);
@@ -304,13 +306,13 @@ INGOT_DEV void attention_boxes(const TensorMap* q, const TensorMap* key, const T
     AttentionMemory<Plan>(shared).start();
   }
   cta_sync();
-  if (warp_uniform(threadIdx.x / 128) == Plan::groups) {
+  if (warp / 4 == Plan::groups) {
     share_registers<Plan, true>();
     pdl_begin();
     if (threadIdx.x == Plan::groups * 128) send_attention(q, key, value, starts, tiles, AttentionMemory<Plan>(shared));
   } else {
     share_registers<Plan, false>();
     pdl_begin();
-    AttentionGroup<Plan>(shared).run(score, epilogue, tiles, d_end);
+    AttentionGroup<Plan>(shared, warp).run(score, epilogue, tiles, d_end);
   }
 }

@@ -11,6 +11,10 @@ enum { kSwizzleNone = 0, kSwizzle128 = 1, kSwizzle64 = 2, kSwizzle32 = 3 };  // 
 INGOT_DEV u64 wgmma_desc(u32 addr, u32 lbo, u32 sbo, u32 swizzle) {
   return (u64)((addr & 0x3FFFF) >> 4) | ((u64)(lbo >> 4) << 16) | ((u64)(sbo >> 4) << 32) | ((u64)swizzle << 62);
 }
+/// The descriptor of what lies so many bytes further on: shared memory ends before the address in it would.
+INGOT_DEV u64 wgmma_further(u64 first, u32 bytes) {
+  return (first & ~(u64)0xFFFFFFFF) | ((u32)first + (bytes >> 4));
+}
 INGOT_DEV void wgmma_fence() {
   INGOT_PTX(asm volatile("wgmma.fence.sync.aligned;" :: : "memory");) INGOT_HOST(emu_wgmma_fence();)
 }

@@ -48,10 +48,9 @@ template <class Plan> struct WgmmaProduct {
     return AlongK ? wgmma_desc(stage + x * 128, 16, 1024, kSwizzle128)
                   : wgmma_desc(stage + x / 64 * kPanel, kPanel, 1024, kSwizzle128);
   }
-  /// The same for `k` and `x` further on: shared memory ends before the address in it would.
+  /// The same for `k` and `x` further on.
   template <bool AlongK> static INGOT_DEV u64 further(u64 first, int x, int k) {
-    const u32 add = (u32)(AlongK ? x * 128 + k * kSize : x / 64 * kPanel + k * 128) >> 4;
-    return (first & ~(u64)0xFFFFFFFF) | ((u32)first + add);
+    return wgmma_further(first, AlongK ? x * 128 + k * kSize : x / 64 * kPanel + k * 128);
   }
   INGOT_DEV void start(u32 stage_a, u32 stage_b) {
     const u64 a = operand<kAlongA>(stage_a, group_m()), b = operand<kAlongB>(stage_b, group_n());
