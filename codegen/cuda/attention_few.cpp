@@ -16,9 +16,9 @@ namespace ingot {
 
 namespace {
 
-constexpr int64_t kMostHeads = 128;   // of an axis that is looked at for heads that share their keys
-constexpr int64_t kManyKeys = 4096;   // where nothing is known of their number
-constexpr int64_t kFewRows = 64;      // of a kernel with forms for few rows and for many
+constexpr int64_t kMostHeads = 128;  // of an axis that is looked at for heads that share their keys
+constexpr int64_t kManyKeys = 4096;  // where nothing is known of their number
+constexpr int64_t kFewRows = 64;  // of a kernel with forms for few rows and for many
 
 /// Which of the batch axes has heads in groups of `share` that see the same keys and values.
 struct SharedHeads {
@@ -72,19 +72,21 @@ double instructions(const FewQueries& p, const MmaTile& t) {
   const double keys = static_cast<double>(t.n) / t.k_warps, depth = 32.0 / p.size;  // k of a product by tensor cores
   const double products = p.size == 4 ? 9 : 1;  // three, of operands that are split
   const double copies = t.n * (p.head + p.columns) * p.size / 16 / t.threads();
-  const double multiply = p.head / depth * (1 + keys / 8 * (0.5 + products)) + keys / depth * p.columns / 8 * (0.5 + products);
+  const double multiply =
+      p.head / depth * (1 + keys / 8 * (0.5 + products)) + keys / depth * p.columns / 8 * (0.5 + products);
   return 8 * copies + multiply + 4.5 * keys + p.columns / 2 + 80;
 }
 
 /// Cycles of the busiest SM. What it can have is bounded by what is on its way: memory is some 1200 cycles off.
-double estimated_cycles(const FewQueries& p, const TargetTraits& target, const MmaMachine& machine, const MmaTile& t, int cluster,
-                        int block_bytes) {
+double estimated_cycles(const FewQueries& p, const TargetTraits& target, const MmaMachine& machine, const MmaTile& t,
+                        int cluster, int block_bytes) {
   constexpr double kAlone = 2.5;  // cycles between instructions of a warp
   const double tiles = std::ceil(p.rows / t.m) * p.batch, blocks = tiles * cluster;
   const double steps = std::ceil(p.n / (t.n * cluster)), bytes = t.n * (p.head + p.columns) * p.size;
   const double registers = 80 + p.columns / 2 + t.n / t.k_warps / 2.0;
   const double by_registers = std::floor(65536 / (t.threads() * registers));
-  const double residents = std::max(1.0, std::min(by_registers, std::floor((target.shared_bytes + 1024.0) / (block_bytes + 1024))));
+  const double residents =
+      std::max(1.0, std::min(by_registers, std::floor((target.shared_bytes + 1024.0) / (block_bytes + 1024))));
   const double busiest = std::ceil(blocks / machine.sms), together = std::min(residents, busiest);
   const double ahead = together * std::min(t.stages - 1.5, steps) * bytes;  // half a stage is being multiplied
   // An SM takes up to 32 bytes a cycle; all together, what memory gives.
@@ -125,7 +127,8 @@ bool is_few(const Kernel& kernel, const DimValues& at) {
   return evaluate_int(rows_of(kernel), at).value_or(kFewRows + 1) <= kFewRows;
 }
 
-std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits& target, const DimValues& at, Schedule s) {
+std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits& target, const DimValues& at,
+                                         Schedule s) {
   const Kernel kernel = heads_as_rows(given);
   const Attend& t = *kernel.attend();
   const MmaMachine machine = mma_machine(target, s.unit);
@@ -143,12 +146,19 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
     for (int keys : {16, 32}) {
       if (m / 16 * key_warps > 8 || (d.columns > 128 && keys > 16 && p.size == 4)) continue;
       for (int stages = 2; stages <= 4; ++stages) {
-        s.tile = {.m = m, .n = key_warps * keys, .k = d.head, .warp_m = 16, .warp_n = key_warps * keys, .k_warps = key_warps, .stages = stages};
+        s.tile = {.m = m,
+                  .n = key_warps * keys,
+                  .k = d.head,
+                  .warp_m = 16,
+                  .warp_n = key_warps * keys,
+                  .k_warps = key_warps,
+                  .stages = stages};
         s.threads = s.tile.threads();
         const int bytes = attention_details(kernel, s).shared_bytes;
         if (bytes > target.shared_bytes) continue;
         for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
-          const bool taken = forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
+          const bool taken =
+              forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
           if (taken) return {{s, 1}};
           const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
           if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
@@ -180,7 +190,8 @@ std::vector<Schedule> plan_few_queries(const Kernel& kernel, const TargetTraits&
                       return a.cycles < b.cycles;
                     })->schedule;
     const auto results = static_cast<int64_t>(count(t.m, at, 1) * count(t.batch, at, 1) * count(t.d, at, 1));
-    const bool same = !forms.empty() && (results <= last || (best.tile == forms.back().tile && best.cluster_k == forms.back().cluster_k));
+    const bool same = !forms.empty() &&
+                      (results <= last || (best.tile == forms.back().tile && best.cluster_k == forms.back().cluster_k));
     if (!same) {
       const auto middle = static_cast<int64_t>(std::sqrt(static_cast<double>(last) * static_cast<double>(results))) + 1;
       if (!forms.empty()) forms.back().below = best.from = middle;

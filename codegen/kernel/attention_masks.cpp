@@ -116,7 +116,8 @@ Expr reach_of(const Attend& t) {
   if (!keys.known()) return Expr();
   std::vector<Expr> infinite, finite;
   const auto into = [](std::vector<Expr>& all) {
-    return [&all](const Expr&, const Expr&, const Bounds& b) { all.insert(all.end(), b.bounds.begin(), b.bounds.end()); };
+    return
+        [&all](const Expr&, const Expr&, const Bounds& b) { all.insert(all.end(), b.bounds.begin(), b.bounds.end()); };
   };
   keys.each_mask(t.score, is_infinite, into(infinite));
   if (!infinite.empty()) return least(infinite);

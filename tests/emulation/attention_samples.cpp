@@ -20,8 +20,10 @@ Sample decoding(const Decoding& x) {
   Sample s;
   s.kernel.name = "decoding";
   s.kernel.header = {"decoding (hand-made)"};
-  s.kernel.buffers = {buffer("q", x.type, {batches, x.heads, queries, x.k}), buffer("key", x.type, {batches, x.key_heads, keys, x.k}),
-                      buffer("value", x.type, {batches, x.key_heads, keys, x.d}), buffer("lengths", DType::I64, {batches}),
+  s.kernel.buffers = {buffer("q", x.type, {batches, x.heads, queries, x.k}),
+                      buffer("key", x.type, {batches, x.key_heads, keys, x.k}),
+                      buffer("value", x.type, {batches, x.key_heads, keys, x.d}),
+                      buffer("lengths", DType::I64, {batches}),
                       buffer("bias", x.type, {x.heads, queries, keys}),
                       buffer("out0", x.type, {batches, queries, x.heads, x.d}, true)};
   if (x.open) {

@@ -14,8 +14,8 @@ struct Decoding {
   DType type = DType::F16;
   Sees sees = Sees::All;
   NoLogit no_logit = NoLogit::Zero;
-  bool biased = false;   // an addend for each head, query and key
-  bool open = false;     // the batch is B, the queries are M, the keys are N
+  bool biased = false;  // an addend for each head, query and key
+  bool open = false;  // the batch is B, the queries are M, the keys are N
 };
 Sample decoding(const Decoding& x);
 

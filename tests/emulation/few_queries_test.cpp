@@ -22,7 +22,8 @@ Schedule few(DType type, int m, int key_warps, int keys, int stages, int cluster
   Schedule s;
   s.kind = Schedule::Kind::Attention;
   s.unit = type == DType::BF16 ? MultiplyUnit::BF16 : type == DType::F16 ? MultiplyUnit::F16 : MultiplyUnit::Tf32x3;
-  s.tile = {.m = m, .n = key_warps * keys, .warp_m = 16, .warp_n = key_warps * keys, .k_warps = key_warps, .stages = stages};
+  s.tile = {
+      .m = m, .n = key_warps * keys, .warp_m = 16, .warp_n = key_warps * keys, .k_warps = key_warps, .stages = stages};
   s.threads = s.tile.threads();
   s.cluster_k = cluster;
   return s;
@@ -63,8 +64,10 @@ TEST_CASE("keys divided among warps and blocks", "[emulated]") {
   check_schedule({}, few(f16, 16, 2, 16, 2, 1));
   check_schedule({.batch = 2, .n = 330}, few(f16, 16, 4, 16, 3, 2));
   check_schedule({.n = 530, .k = 64, .d = 128}, few(f16, 16, 2, 32, 4, 4));
-  check_schedule({.heads = 4, .key_heads = 4, .n = 50, .k = 24, .d = 40}, few(f16, 16, 8, 16, 2, 8));  // blocks without keys
-  check_schedule({.heads = 6, .key_heads = 1, .m = 5, .n = 200, .k = 9, .d = 7, .type = DType::BF16}, few(DType::BF16, 32, 4, 16, 3, 2));
+  check_schedule({.heads = 4, .key_heads = 4, .n = 50, .k = 24, .d = 40},
+                 few(f16, 16, 8, 16, 2, 8));  // blocks without keys
+  check_schedule({.heads = 6, .key_heads = 1, .m = 5, .n = 200, .k = 9, .d = 7, .type = DType::BF16},
+                 few(DType::BF16, 32, 4, 16, 3, 2));
   check_schedule({.heads = 6, .key_heads = 2, .m = 20, .n = 100, .biased = true}, few(f16, 64, 2, 32, 2, 2));
   check_schedule({.heads = 4, .key_heads = 2, .n = 150, .type = f32, .biased = true}, few(f32, 16, 4, 16, 2, 2));
   check_schedule({.heads = 4, .key_heads = 2, .n = 150, .k = 18, .d = 33, .type = f32}, few(f32, 16, 2, 32, 3, 1));
@@ -80,8 +83,10 @@ TEST_CASE("loops over keys end where no query of a tile sees more", "[emulated]"
     CHECK(reach_of(*decoding(x).kernel.attend()).valid());
     check_schedule(x, s);
   };
-  const Decoding short_one{.batch = 4, .heads = 4, .key_heads = 2, .m = 3, .n = 70}, square{.batch = 4, .heads = 4, .key_heads = 2, .m = 70, .n = 70},
-      biased{.batch = 4, .heads = 2, .key_heads = 2, .m = 70, .n = 90, .biased = true}, wide{.batch = 2, .heads = 2, .key_heads = 1, .m = 150, .n = 170};
+  const Decoding short_one{.batch = 4, .heads = 4, .key_heads = 2, .m = 3, .n = 70},
+      square{.batch = 4, .heads = 4, .key_heads = 2, .m = 70, .n = 70},
+      biased{.batch = 4, .heads = 2, .key_heads = 2, .m = 70, .n = 90, .biased = true},
+      wide{.batch = 2, .heads = 2, .key_heads = 1, .m = 150, .n = 170};
   check(short_one, Sees::Causal, NoLogit::Nan, divided);
   check(wide, Sees::Causal, NoLogit::Nan, by_boxes(128, 32, 3));
   check(square, Sees::Length, NoLogit::Nan, by_boxes(64, 16, 5));
@@ -93,7 +98,8 @@ TEST_CASE("loops over keys end where no query of a tile sees more", "[emulated]"
 }
 
 TEST_CASE("tiles of queries that see more keys the later they come", "[emulated]") {
-  const Sample sample = decoding({.batch = 5, .heads = 1, .key_heads = 1, .m = 130, .n = 130, .k = 16, .d = 16, .sees = Sees::Causal});
+  const Sample sample =
+      decoding({.batch = 5, .heads = 1, .key_heads = 1, .m = 130, .n = 130, .k = 16, .d = 16, .sees = Sees::Causal});
   auto emitted = emit_cuda(sample.kernel, cuda_traits(90), by_boxes(64, 64, 4));
   REQUIRE(emitted.ok());
   const std::string all = "section_bytes = 16777216";
@@ -115,7 +121,8 @@ TEST_CASE("what a kernel with few queries has of others", "[text]") {
   CHECK(total_of(heads_as_rows(decoding({.key_heads = 8}).kernel).attend()->m).is_const(1));
   // A length that memory has ends the loop, and a finite mask does not: without a key all count the same.
   Attend finite = *given.attend();
-  finite.score = select(lt(finite.n[0].var, Expr::load(3, DType::I64, finite.batch[0].var)), finite.dot, Expr::number(DType::F32, -3e38));
+  finite.score = select(lt(finite.n[0].var, Expr::load(3, DType::I64, finite.batch[0].var)), finite.dot,
+                        Expr::number(DType::F32, -3e38));
   CHECK(!reach_of(finite).valid());
   CHECK(seen_keys(finite, finite.score).plain.same(finite.dot));
 }
@@ -152,7 +159,8 @@ TEST_CASE("plans for few queries", "[text]") {
       }
   }
   const TuningCandidates at_one = tuning_candidates(plan_kernel(kernel, h200), h200, {{"B", 1}, {"M", 1}, {"N", 1000}}),
-                         at_many = tuning_candidates(plan_kernel(kernel, h200), h200, {{"B", 1}, {"M", 512}, {"N", 1000}});
+                         at_many =
+                             tuning_candidates(plan_kernel(kernel, h200), h200, {{"B", 1}, {"M", 512}, {"N", 1000}});
   CHECK(at_one.schedules.size() >= 3);
   CHECK(any_is(at_one.schedules, true));
   CHECK(!any_is(at_one.schedules, false));
@@ -161,9 +169,10 @@ TEST_CASE("plans for few queries", "[text]") {
 }
 
 TEST_CASE("planned kernels of few queries agree", "[emulated]") {
-  for (const Decoding& x : {Decoding{.batch = 2, .heads = 8, .key_heads = 2, .n = 1100, .k = 64, .d = 64, .sees = Sees::Causal},
-                            Decoding{.batch = 3, .heads = 4, .key_heads = 2, .m = 2, .n = 90, .sees = Sees::Length, .open = true},
-                            Decoding{.batch = 1, .heads = 4, .key_heads = 2, .m = 40, .n = 90, .sees = Sees::Causal, .open = true}}) {
+  for (const Decoding& x :
+       {Decoding{.batch = 2, .heads = 8, .key_heads = 2, .n = 1100, .k = 64, .d = 64, .sees = Sees::Causal},
+        Decoding{.batch = 3, .heads = 4, .key_heads = 2, .m = 2, .n = 90, .sees = Sees::Length, .open = true},
+        Decoding{.batch = 1, .heads = 4, .key_heads = 2, .m = 40, .n = 90, .sees = Sees::Causal, .open = true}}) {
     const Sample sample = decoding(x);
     auto forms = emit_cuda(sample.kernel, cuda_traits(90));
     REQUIRE(forms.ok());
@@ -174,14 +183,15 @@ TEST_CASE("planned kernels of few queries agree", "[emulated]") {
 
 TEST_CASE("attention with few queries compiles without spills", "[nvrtc]") {
   if (!nvrtc_version()) return;
-  for (const Decoding& x : {Decoding{.batch = 1, .heads = 32, .key_heads = 8, .n = 4096, .k = 128, .d = 128, .sees = Sees::Length},
-                            Decoding{.batch = 32, .heads = 32, .key_heads = 8, .n = 4096, .k = 128, .d = 128, .sees = Sees::Causal},
-                            Decoding{.batch = 2, .heads = 8, .key_heads = 2, .m = 4, .n = 2048, .k = 256, .d = 256},
-                            Decoding{.batch = 8, .heads = 12, .key_heads = 12, .n = 1024, .k = 64, .d = 64, .type = DType::F32},
-                            Decoding{.batch = 1, .heads = 8, .key_heads = 8, .n = 1024, .k = 128, .d = 128, .type = DType::F32},
-                            Decoding{.batch = 8, .heads = 12, .key_heads = 12, .m = 512, .n = 512, .k = 64, .d = 64, .sees = Sees::Causal},
-                            Decoding{.batch = 8, .m = 512, .n = 900, .k = 128, .d = 128, .sees = Sees::CausalLength},
-                            Decoding{.batch = 8, .m = 512, .n = 900, .k = 64, .d = 64, .sees = Sees::Causal, .biased = true}}) {
+  for (const Decoding& x :
+       {Decoding{.batch = 1, .heads = 32, .key_heads = 8, .n = 4096, .k = 128, .d = 128, .sees = Sees::Length},
+        Decoding{.batch = 32, .heads = 32, .key_heads = 8, .n = 4096, .k = 128, .d = 128, .sees = Sees::Causal},
+        Decoding{.batch = 2, .heads = 8, .key_heads = 2, .m = 4, .n = 2048, .k = 256, .d = 256},
+        Decoding{.batch = 8, .heads = 12, .key_heads = 12, .n = 1024, .k = 64, .d = 64, .type = DType::F32},
+        Decoding{.batch = 1, .heads = 8, .key_heads = 8, .n = 1024, .k = 128, .d = 128, .type = DType::F32},
+        Decoding{.batch = 8, .heads = 12, .key_heads = 12, .m = 512, .n = 512, .k = 64, .d = 64, .sees = Sees::Causal},
+        Decoding{.batch = 8, .m = 512, .n = 900, .k = 128, .d = 128, .sees = Sees::CausalLength},
+        Decoding{.batch = 8, .m = 512, .n = 900, .k = 64, .d = 64, .sees = Sees::Causal, .biased = true}}) {
     const Sample sample = decoding(x);
     for (const auto& [target, capability] : {std::pair{"sm_80", 80}, {"sm_86", 86}, {"sm_90a", 90}, {"sm_120", 120}}) {
       const TargetTraits traits = cuda_traits(capability);
@@ -196,7 +206,8 @@ TEST_CASE("attention with few queries compiles without spills", "[nvrtc]") {
         if (!compiled) FAIL(compiled.error().to_string());
         CHECK(compiled.value().spill_bytes == 0);
         // Products by warpgroups stay in a row, with the registers that were asked for.
-        for (const char* warning : {"C7508", "C7510", "C7514"}) CHECK(compiled.value().log.find(warning) == std::string::npos);
+        for (const char* warning : {"C7508", "C7510", "C7514"})
+          CHECK(compiled.value().log.find(warning) == std::string::npos);
       }
     }
   }
