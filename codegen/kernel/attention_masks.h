@@ -8,8 +8,8 @@
 namespace ingot {
 
 /// Over the batch axes and the row (the first axis of the queries): keys from there on have weights of zero in rows up to this
-/// one; it may be less than 0 or more than there are; invalid when that is not known. A mask that is finite counts where the logits of 16-bit queries and keys cannot reach it and the first key is not
-/// masked.
+/// one; it may be less than 0 or more than there are; invalid when that is not known. A mask that is finite counts where the
+/// logits of 16-bit queries and keys cannot reach it and the first key is not masked.
 Expr reach_of(const Attend& attend);
 /// Later queries may see more keys.
 bool grows_with_row(const Attend& attend, const Expr& reach);
