@@ -325,7 +325,8 @@ class Former {
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
     if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position")
       if (const char* why = gather_refusal(groups_, ctx_, reader, id)) return why;
-    if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops) return "a product would repeat this work for each of its tiles";
+    if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops)
+      return "a product would repeat this work for each of its tiles";
     return nullptr;
   }
   bool joins_points(int reader, NodeId id) {
@@ -333,11 +334,12 @@ class Former {
     Group& r = groups_[reader];
     if (r.kind != "points" || !is_pointwise(g_.node(id))) return false;
     for (NodeId n : r.nodes)
-      if (r.inlined.count(n) == 0 && !same_shape(g_.value(g_.node(n).outputs[0]).type.shape, g_.value(g_.node(id).outputs[0]).type.shape)) return false;
-    for (ValueId v : g_.node(id).outputs)
-      for (NodeId u : g_.value(v).users)
-        if (groups_.group_of(u) != reader && groups_.group_of(u) >= 0)
-          return false;
+      if (r.inlined.count(n) == 0 &&
+          !same_shape(g_.value(g_.node(n).outputs[0]).type.shape, g_.value(g_.node(id).outputs[0]).type.shape))
+        return false;
+    // A kernel that reads it, perhaps by way of what is computed where it is read, may be one that this kernel waits for.
+    for (int other : readers(id))
+      if (other != reader && other >= 0) return false;
     return r.nodes.size() < kMaxNodes;
   }
   /// Parts are stored side by side, in the order that their readers want, rather than in another that these read through.

@@ -56,7 +56,8 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
 #pragma unroll
     for (int i = 0; i < kKeys * 4; ++i) scores[i] = 0;
     // Not all at once: the compiler would load every fragment first.
-#pragma unroll(Plan::tile_d > 128 ? 1 : 2)
+    constexpr bool kSplits = kStep == 8 && !Plan::single;
+#pragma unroll(Plan::tile_d > (kSplits ? 32 : 128) ? 1 : 2)
     for (int k = 0; k < Plan::head; k += kStep) {
       u32 a[4];
       OperandQ::load16(a, q, x, k);
@@ -64,24 +65,21 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
       for (int j = 0; j < kKeys; j += 2) {
         u32 r[4];
         OperandK::load8x2(r, key, n + j * 8, k);
-        const u32 first[2] = {r[0], r[1]}, second[2] = {r[2], r[3]};
-        multiply(four(scores, j), a, first);
-        multiply(four(scores, j + 1), a, second);
+        multiply(four(scores, j), four(scores, j + 1), a, r);
       }
     }
   }
-  static INGOT_DEV void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  /// Adds the products of a with the first two words of b to one fragment, with the others to the next one.
+  static INGOT_DEV void multiply(float (&first)[4], float (&second)[4], const u32 (&a)[4], const u32 (&b)[4]) {
+    const u32 b_first[2] = {b[0], b[1]}, b_second[2] = {b[2], b[3]};
     if constexpr (kStep == 16) {
-      mma_16816<MmaTraits<T>::type>(d, a, b);
+      mma_16816<MmaTraits<T>::type>(first, a, b_first);
+      mma_16816<MmaTraits<T>::type>(second, a, b_second);
     } else if constexpr (Plan::single) {
-      mma_1688_tf32(d, a, b);
+      mma_1688_tf32(first, a, b_first);
+      mma_1688_tf32(second, a, b_second);
     } else {
-      u32 a_big[4], a_small[4], b_big[2], b_small[2];
-      split_tf32(a, a_big, a_small);
-      split_tf32(b, b_big, b_small);
-      mma_1688_tf32(d, a_small, b_big);
-      mma_1688_tf32(d, a_big, b_small);
-      mma_1688_tf32(d, a_big, b_big);
+      multiply_tf32_carefully(a, b, first, second);
     }
   }
   INGOT_DEV void add_values(u32 value) {
@@ -95,9 +93,7 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
         for (int j = 0; j < kColumns; j += 2) {
           u32 r[4];
           OperandV::load8x2(r, value, j * 8, n + k * 8);
-          const u32 first[2] = {r[0], r[1]}, second[2] = {r[2], r[3]};
-          multiply(four(acc, j), a, first);
-          multiply(four(acc, j + 1), a, second);
+          multiply(four(acc, j), four(acc, j + 1), a, r);
         }
       }
     } else {
@@ -108,10 +104,10 @@ template <class Plan, class OperandQ, class OperandK, class OperandV> struct Att
         const float* w = scores + k * 4;
         const u32 a[4] = {bits_as<u32>(w[0]), bits_as<u32>(w[2]), bits_as<u32>(w[1]), bits_as<u32>(w[3])};
 #pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
+        for (int j = 0; j < kColumns; j += 2) {
           const u32 at = value + (n + k * 8 + lane % 4 * 2) * OperandV::kRow + (j * 8 + lane / 4) * 4;
-          const u32 b[2] = {lds<u32>(at), lds<u32>(at + OperandV::kRow)};
-          multiply(four(acc, j), a, b);
+          const u32 b[4] = {lds<u32>(at), lds<u32>(at + OperandV::kRow), lds<u32>(at + 32), lds<u32>(at + OperandV::kRow + 32)};
+          multiply(four(acc, j), four(acc, j + 1), a, b);
         }
       }
     }

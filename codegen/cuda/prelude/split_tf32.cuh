@@ -26,20 +26,21 @@ INGOT_DEV void split_tf32_carefully(u32 x, u32& big, u32& small) {
 }
 /// Adds the products of any operands, 8 of k, to 16 rows of twice 8 results: a and b as an mma takes them.
 INGOT_DEV void multiply_tf32_carefully(const u32 (&a)[4], const u32 (&b)[4], float* first, float* second) {
-  u32 a_big[4], a_small[4], b_big[2][2], b_small[2][2];
+  u32 a_big[4], a_small[4];
 #pragma unroll
-  for (int q = 0; q < 4; ++q) {
-    split_tf32_carefully(a[q], a_big[q], a_small[q]);
-    split_tf32_carefully(b[q], b_big[q / 2][q % 2], b_small[q / 2][q % 2]);
-  }
+  for (int q = 0; q < 4; ++q) split_tf32_carefully(a[q], a_big[q], a_small[q]);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float sum[4] = {}, mixed[4] = {};
-    mma_1688_tf32(mixed, a_small, b_big[h]);
-    mma_1688_tf32(mixed, a_big, b_small[h]);
-    mma_1688_tf32(sum, a_big, b_big[h]);
-    // Small halves may have the other sign: an infinity of theirs says nothing that the big halves do not.
+    u32 b_big[2], b_small[2];
 #pragma unroll
-    for (int q = 0; q < 4; ++q) (h == 0 ? first : second)[q] += sum[q] + (fabsf(mixed[q]) < kInf ? mixed[q] : 0.0f);
+    for (int q = 0; q < 2; ++q) split_tf32_carefully(b[h * 2 + q], b_big[q], b_small[q]);
+    float mixed[4] = {};
+    mma_1688_tf32(mixed, a_small, b_big);
+    mma_1688_tf32(mixed, a_big, b_small);
+    // Small halves may have the other sign: an infinity of theirs says nothing that the big halves do not.
+    float(&sums)[4] = *(float(*)[4])(h == 0 ? first : second);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) sums[q] += fabsf(mixed[q]) < kInf ? mixed[q] : 0.0f;
+    mma_1688_tf32(sums, a_big, b_big);
   }
 }
