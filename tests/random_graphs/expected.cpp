@@ -75,7 +75,7 @@ TermOrder order_of(const Graph& g, const Node& n, DType type, int64_t terms) {
 /// How many terms an element of the node sums; 0 when it sums none.
 int64_t terms_of(const Graph& g, const Node& n) {
   if (n.op->name.starts_with("Resize"))
-    return n.op->name == "Resize" ? 64 : 400;  // weights follow from coordinates, which are rounded
+    return n.op->name == "Resize" ? 64 : 800;  // weights follow from coordinates, which are rounded
   if (n.op->name == "QuantizeTo") return 2;  // it divides, and then rounds: a tie may go either way
   const NodeView view(g, n);
   Shape extents;

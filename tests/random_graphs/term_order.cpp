@@ -53,9 +53,13 @@ template <class Leaves>
 void replace(const std::vector<Tensor*>& outputs, const std::vector<Tensor>& reached, Leaves leaves, double by) {
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (!is_float(outputs[k]->type())) continue;
-    for (int64_t i = 0; i < outputs[k]->count(); ++i)
-      if (const double v = outputs[k]->float_at(i); std::isfinite(v) && leaves(reached[k].float_at(i)))
-        outputs[k]->set_float(i, std::copysign(by, v));
+    for (int64_t i = 0; i < outputs[k]->count(); ++i) {
+      const double v = outputs[k]->float_at(i);
+      if (std::isnan(v) || !leaves(reached[k].float_at(i))) continue;
+      // A part that vanishes times one that overflows.
+      if (std::isfinite(v)) outputs[k]->set_float(i, std::copysign(by, v));
+      else if (by == 0) outputs[k]->set_float(i, NAN);
+    }
   }
 }
 

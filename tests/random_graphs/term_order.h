@@ -17,7 +17,7 @@ struct TermOrder {
 };
 
 /// Elements of `outputs` (f64, what `lowered` made of `inputs`) that some order takes out of range become infinite, or, where
-/// a product may vanish on the way, zero.
+/// a product may vanish on the way, zero; NaN where it may do both.
 Status apply_worst_order(const TermOrder& order, const NodeKernel& lowered, const std::vector<Tensor*>& inputs,
                          const std::vector<Tensor*>& outputs);
 
