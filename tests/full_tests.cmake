@@ -85,7 +85,7 @@ set(small_models bert_toy magika_v3_3 blazeface_front bodypix_s16)
 # for one chip of each, and two models, with convolutions and with attention, for all chips.
 set(chips sm_75,sm_80,sm_90a)
 set(all_chips sm_75,sm_80,sm_86,sm_89,sm_90a,sm_100a,sm_120)
-set(on_all_chips ppocr_v2_cls bert_toy)
+set(on_all_chips blazeface_front bert_toy)
 ingot_model_test(digits_cpu models 120 ingot test examples/digits --device cpu)
 ingot_model_test(digits_interpreter models 120 ingot test examples/digits --device interpreter)
 ingot_model_test(digits_emulator emulated 300 ingot_emulated test examples/digits --device emulator)
