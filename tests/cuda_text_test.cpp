@@ -16,7 +16,7 @@
 #include "compiler/ops/registry.h"
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
-#include "tests/emulation/run_sample.h"
+#include "tests/emulation/check_sample.h"
 #include "tests/fused_graphs.h"
 #include "tests/join_graphs.h"
 
@@ -37,14 +37,6 @@ EmittedKernel emit(const Sample& sample, const TargetTraits& target = cuda_trait
     if (evaluate_int(form.grid[0], sample.dims).value_or(0) > 0) launched.push_back(form);
   REQUIRE(launched.size() == 1);
   return launched[0];
-}
-
-void check_run(const Sample& sample, const EmittedKernel& emitted, uint64_t seed = 1) {
-  INFO(sample.name << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
-  const auto outcome = run_sample(sample, emitted, seed);
-  if (!outcome) FAIL(outcome.error().to_string());
-  for (const std::string& fault : outcome.value().faults) FAIL_CHECK(fault);
-  CHECK(outcome.value().worst_error <= sample.tolerance);
 }
 
 void check_schedule(const Sample& sample, const Schedule& schedule) {

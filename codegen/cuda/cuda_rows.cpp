@@ -108,7 +108,7 @@ std::string RowsPrinter::vector_load(int buffer, int width, const std::string& i
 }
 void RowsPrinter::store_vector(int buffer, const std::string& index, const std::string& vector) {
   if (!is_scratch(buffer)) return CudaPrinter::store_vector(buffer, index, vector);
-  const std::string store = schedule_.cluster_k > 1 ? fmt::format("sts_vec_all<{}>", schedule_.cluster_k) : "sts_vec";
+  const std::string store = schedule_.cluster_k > 1 ? fmt::format("sts_vec<{}>", schedule_.cluster_k) : "sts_vec";
   out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(buffer_type(buffer)), vector));
 }
 

@@ -15,7 +15,7 @@
 #include "passes/pass_manager.h"
 #include "passes/plan_memory.h"
 #include "tests/emulation/byte_samples.h"
-#include "tests/emulation/run_sample.h"
+#include "tests/emulation/check_sample.h"
 
 using namespace ingot;
 using namespace ingot::samples;
@@ -24,13 +24,6 @@ namespace {
 
 constexpr ByteTypes kUs{DType::U8, DType::I8};
 
-void check_run(const Sample& sample, const EmittedKernel& emitted) {
-  INFO(sample.name << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
-  const auto outcome = run_sample(sample, emitted, 1);
-  if (!outcome) FAIL(outcome.error().to_string());
-  for (const std::string& fault : outcome.value().faults) FAIL_CHECK(fault);
-  CHECK(outcome.value().worst_error <= sample.tolerance);
-}
 void check_schedule(const Sample& sample, const Schedule& schedule, int capability = 90) {
   auto emitted = emit_cuda(sample.kernel, cuda_traits(capability), schedule);
   if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());

@@ -11,7 +11,7 @@
 #include "codegen/kernel/attention_masks.h"
 #include "compiler/expr/simplify.h"
 #include "tests/emulation/attention_samples.h"
-#include "tests/emulation/run_sample.h"
+#include "tests/emulation/check_sample.h"
 
 using namespace ingot;
 using namespace ingot::samples;
@@ -38,13 +38,6 @@ Schedule by_boxes(int m, int n, int blocks) {
   return s;
 }
 
-void check_run(const Sample& sample, const EmittedKernel& emitted) {
-  INFO(sample.name << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
-  const auto outcome = run_sample(sample, emitted, 1);
-  if (!outcome) FAIL(outcome.error().to_string());
-  for (const std::string& fault : outcome.value().faults) FAIL_CHECK(fault);
-  CHECK(outcome.value().worst_error <= sample.tolerance);
-}
 void check_schedule(const Decoding& x, const Schedule& schedule) {
   const Sample sample = decoding(x);
   auto emitted = emit_cuda(sample.kernel, cuda_traits(90), schedule);

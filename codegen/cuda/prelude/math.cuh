@@ -68,13 +68,15 @@ INGOT_DEV float fast_tanh(float x) {
 INGOT_DEV float fast_one_plus_tanh(float x) {
   return 2.0f * fast_reciprocal(1.0f + fast_exp2(x * -2.8853900817779268f));
 }
+/// From the highest coefficient down.
+template <class... Rest> INGOT_DEV float polynomial(float x, float sum, Rest... rest) {
+  ((sum = fmaf(x, sum, rest)), ...);
+  return sum;
+}
 /// Abramowitz and Stegun 7.1.26: an absolute error of 1.5e-7.
 INGOT_DEV float erf_far(float x) {
   const float a = fabsf(x), t = fast_reciprocal(fmaf(0.3275911f, a, 1.0f));
-  float p = fmaf(t, 1.061405429f, -1.453152027f);
-  p = fmaf(t, p, 1.421413741f);
-  p = fmaf(t, p, -0.284496736f);
-  p = fmaf(t, p, 0.254829592f);
+  const float p = polynomial(t, 1.061405429f, -1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f);
   return with_sign_of(fmaf(-p * t, fast_exp2(x * x * -1.4426950408889634f), 1.0f), x);
 }
 /// The series near 0, for the relative error there.
@@ -85,15 +87,8 @@ INGOT_DEV float fast_erf(float x) {
 /// 1 + erf(x), as in Gelu, whose factor it is: 2^P(|x|) is erfc(|x|), to a relative error of 6e-6 where x * erfc(|x|) is not less
 /// than 1e-7. P is a minimax fit on [0, 4]; its leading coefficient is negative, so that it goes on falling behind that.
 INGOT_DEV float fast_one_plus_erf(float x) {
-  const float a = fabsf(x);
-  float p = fmaf(a, -2.05561028e-5f, 4.90364502e-4f);
-  p = fmaf(a, p, -5.25266957e-3f);
-  p = fmaf(a, p, 3.40065584e-2f);
-  p = fmaf(a, p, -1.52594164e-1f);
-  p = fmaf(a, p, -9.16943192e-1f);
-  p = fmaf(a, p, -1.62811220f);
-  p = fmaf(a, p, 4.62862909e-6f);
-  const float rest = fast_exp2(p);
+  const float rest = fast_exp2(polynomial(fabsf(x), -2.05561028e-5f, 4.90364502e-4f, -5.25266957e-3f, 3.40065584e-2f, -1.52594164e-1f,
+                                          -9.16943192e-1f, -1.62811220f, 4.62862909e-6f));
   return x < 0 ? rest : 2.0f - rest;
 }
 template <class T> constexpr bool kIsFloat = false;
@@ -128,13 +123,8 @@ template <> INGOT_DEV float ingot_min(float a, float b) {
 /// first, for which the second term is zero.
 INGOT_DEV float fast_gelu(float x) {
   const float y = ingot_min(x, 1e30f), a = fabsf(y);
-  float p = fmaf(a, -1.81691996e-6f, 6.12955628e-5f);
-  p = fmaf(a, p, -9.28549562e-4f);
-  p = fmaf(a, p, 8.50163959e-3f);
-  p = fmaf(a, p, -5.39501831e-2f);
-  p = fmaf(a, p, -4.58471596e-1f);
-  p = fmaf(a, p, -1.15124917f);
-  p = fmaf(a, p, -0.999995351f);
+  const float p = polynomial(a, -1.81691996e-6f, 6.12955628e-5f, -9.28549562e-4f, 8.50163959e-3f, -5.39501831e-2f, -4.58471596e-1f,
+                             -1.15124917f, -0.999995351f);
   return fmaf(-a, fast_exp2(p), fmaxf(x, 0.0f));
 }
 

@@ -32,16 +32,6 @@ template <int N, class T> INGOT_DEV Vec<T, N> lds_vec(u32 address) {
   }
   return v;
 }
-template <int N, class T> INGOT_DEV void sts_vec(u32 address, const Vec<T, N>& v) {
-  constexpr int kPart = sizeof(T) * N <= 16 ? N : 16 / (int)sizeof(T);
-#pragma unroll
-  for (int i = 0; i < N; i += kPart) {
-    Vec<T, kPart> part;
-#pragma unroll
-    for (int j = 0; j < kPart; ++j) part[j] = v[i + j];
-    sts(address + i * (u32)sizeof(T), part);
-  }
-}
 /// A value of 2, 4, 8 or 16 bytes to `address` in each of the `Blocks` blocks of this cluster.
 template <int Blocks, class T> INGOT_DEV void sts_all(u32 address, T value) {
 #pragma unroll
@@ -62,14 +52,16 @@ template <int Blocks, class T> INGOT_DEV void sts_all(u32 address, T value) {
       })
   }
 }
-template <int Blocks, int N, class T> INGOT_DEV void sts_vec_all(u32 address, const Vec<T, N>& v) {
+/// N elements by accesses of up to 16 bytes, to this block's shared memory or, of several, to that of each block of the cluster.
+template <int Blocks = 1, int N, class T> INGOT_DEV void sts_vec(u32 address, const Vec<T, N>& v) {
   constexpr int kPart = sizeof(T) * N <= 16 ? N : 16 / (int)sizeof(T);
 #pragma unroll
   for (int i = 0; i < N; i += kPart) {
     Vec<T, kPart> part;
 #pragma unroll
     for (int j = 0; j < kPart; ++j) part[j] = v[i + j];
-    sts_all<Blocks>(address + i * (u32)sizeof(T), part);
+    if constexpr (Blocks > 1) sts_all<Blocks>(address + i * (u32)sizeof(T), part);
+    else sts(address + i * (u32)sizeof(T), part);
   }
 }
 

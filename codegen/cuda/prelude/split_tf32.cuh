@@ -25,7 +25,7 @@ INGOT_DEV void split_tf32_carefully(u32 x, u32& big, u32& small) {
   small = magnitude >= 0x7f800000 ? 0 : bits_as<u32>(bits_as<float>(x) - bits_as<float>(big));
 }
 /// Adds the products of any operands, 8 of k, to 16 rows of twice 8 results: a and b as an mma takes them.
-INGOT_DEV void multiply_tf32_carefully(const u32 (&a)[4], const u32 (&b)[4], float* first, float* second) {
+INGOT_DEV void multiply_tf32_carefully(const u32 (&a)[4], const u32 (&b)[4], float (&first)[4], float (&second)[4]) {
   u32 a_big[4], a_small[4];
 #pragma unroll
   for (int q = 0; q < 4; ++q) split_tf32_carefully(a[q], a_big[q], a_small[q]);
@@ -38,7 +38,7 @@ INGOT_DEV void multiply_tf32_carefully(const u32 (&a)[4], const u32 (&b)[4], flo
     mma_1688_tf32(mixed, a_small, b_big);
     mma_1688_tf32(mixed, a_big, b_small);
     // Small halves may have the other sign: an infinity of theirs says nothing that the big halves do not.
-    float(&sums)[4] = *(float(*)[4])(h == 0 ? first : second);
+    float(&sums)[4] = h == 0 ? first : second;
 #pragma unroll
     for (int q = 0; q < 4; ++q) sums[q] += fabsf(mixed[q]) < kInf ? mixed[q] : 0.0f;
     mma_1688_tf32(sums, a_big, b_big);
