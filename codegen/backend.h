@@ -17,6 +17,7 @@ struct BoxMap {
   Expr offset;                                 // bytes into the buffer
   std::vector<Expr> extents, strides;          // elements, innermost first; bytes, of all but the innermost
   std::vector<int64_t> box;                    // elements that one copy moves; the innermost are 128 bytes
+  int clipped = 0;                             // the axis along which a copy moves no more than there is; 0: none
   // A window over the middle axes (TMA's im2col mode), if not empty: where its corner starts, and how far from the end of the
   // axis it stops; its steps. box is then {channels, places}.
   std::vector<int64_t> low, high, steps;

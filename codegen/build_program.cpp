@@ -274,7 +274,8 @@ Result<runtime::BoxMap> lower_box(const BoxMap& map,
                       {map.box.begin(), map.box.end()},
                       {map.low.begin(), map.low.end()},
                       {map.high.begin(), map.high.end()},
-                      {map.steps.begin(), map.steps.end()}};
+                      {map.steps.begin(), map.steps.end()},
+                      map.clipped};
   for (const Expr& e : map.extents) out.extents.push_back(INGOT_TRY(shape(e)));
   for (const Expr& e : map.strides) out.strides.push_back(INGOT_TRY(shape(e)));
   return out;

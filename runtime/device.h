@@ -2,6 +2,7 @@
 // and (over the same driver table as cuda/) by the emulator of the tests.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -47,6 +48,12 @@ struct BoxSizes {
   std::array<int32_t, kMaxBoxRank> box{};
   bool window = false;
   std::array<int32_t, kMaxBoxRank> low{}, high{}, steps{};
+
+  /// Along this axis (0: none) the box is no longer than what is there.
+  void clip(int32_t axis) {
+    const auto at = static_cast<size_t>(axis);
+    if (axis > 0) box[at] = static_cast<int32_t>(std::clamp<int64_t>(extents[at], 1, box[at]));
+  }
 };
 
 BoxSizes sizes_of(const BoxMap& map, std::span<const int64_t> lines);

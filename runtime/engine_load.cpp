@@ -267,7 +267,7 @@ class ProgramReader {
     out.waits = each(i.waits());
     for (const fb::BoxMap* m : each(i.boxes()))
       out.boxes.push_back({m->argument(), INGOT_TRY(type(m->type())), m->offset(), each(m->extents()), each(m->strides()), each(m->box()), each(m->low()), each(m->high()),
-                           each(m->steps())});
+                           each(m->steps()), m->clipped()});
     return out;
   }
 

@@ -107,7 +107,7 @@ class ProgramWriter {
       const auto boxes = list(b_, i.boxes, [&](const BoxMap& m) {
         return fb::CreateBoxMap(b_, m.argument, byte(m.type), m.offset, b_.CreateVector(m.extents),
                                 b_.CreateVector(m.strides), b_.CreateVector(m.box), b_.CreateVector(m.low),
-                                b_.CreateVector(m.high), b_.CreateVector(m.steps));
+                                b_.CreateVector(m.high), b_.CreateVector(m.steps), m.clipped);
       });
       return fb::CreateInstruction(b_, static_cast<uint8_t>(i.kind), i.kernel, b_.CreateVector(i.args),
                                    b_.CreateVector(i.dims), b_.CreateVector(grid), i.bytes, i.flops, i.first_written,

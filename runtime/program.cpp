@@ -143,6 +143,8 @@ class Verifier {
                       (window ? m.box.size() == 2 : middle == 0 && m.box.size() == rank);
     if (!fits || m.argument < 0 || static_cast<size_t>(m.argument) >= in.args.size())
       return invalid(fmt::format("instruction {}: a box of {} axes in argument {}", i, rank, m.argument));
+    if (m.clipped < 0 || static_cast<size_t>(m.clipped) >= m.box.size())
+      return invalid(fmt::format("instruction {}: a box clipped along axis {}", i, m.clipped));
     for (int32_t b : m.box)
       if (b < 1 || b > 256) return invalid(fmt::format("instruction {}: {} elements of a box", i, b));
     INGOT_TRY(line(m.offset, "instruction", i));

@@ -95,6 +95,7 @@ struct BoxMap {
   // If not empty, a window over the middle axes (TMA's im2col mode): where its corner starts, how far from the end of the axis
   // it stops, and its steps. box is then {channels, places}.
   std::vector<int32_t> low, high, steps;
+  int32_t clipped = 0;  // the axis along which a box is no longer than what is there; 0: none
   bool operator==(const BoxMap&) const = default;
 };
 constexpr size_t kMaxBoxRank = 5;

@@ -139,6 +139,7 @@ BoxSizes sizes_of(const BoxMap& map, std::span<const int64_t> lines) {
     if (i > 0) sizes.strides[i - 1] = lines[static_cast<size_t>(map.strides[i - 1])];
   }
   std::copy(map.box.begin(), map.box.end(), sizes.box.begin());
+  sizes.clip(map.clipped);
   sizes.window = !map.low.empty();
   std::copy(map.low.begin(), map.low.end(), sizes.low.begin());
   std::copy(map.high.begin(), map.high.end(), sizes.high.begin());

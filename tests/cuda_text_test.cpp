@@ -101,27 +101,6 @@ Schedule columns(int threads, int points_per_block, int vector) {
   return s;
 }
 
-bool no_nvrtc() {
-  if (nvrtc_version()) return false;
-  WARN("skipped: " << nvrtc_version().error().to_string());
-  return true;
-}
-
-void check_compiles(const Sample& sample, const EmittedKernel& emitted, const std::vector<std::string>& targets) {
-  for (const std::string& target : targets) {
-    INFO(sample.name << " for " << target << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
-    const auto compiled = compile_nvrtc(emitted.source, emitted.name, target);
-    if (!compiled) {
-      FAIL_CHECK(compiled.error().to_string());
-      continue;
-    }
-    CHECK(compiled.value().spill_bytes == 0);
-    INFO(compiled.value().log);
-    // Products in a row, and registers as they were asked for. C7519 (an arrival is injected) costs nothing.
-    for (const char* warning : {"C7508", "C7510", "C7514"}) CHECK(compiled.value().log.find(warning) == std::string::npos);
-    CHECK(!compiled.value().code.empty());
-  }
-}
 void check_compiles(const Sample& sample, const std::vector<std::string>& targets, const TargetTraits& planned_for) {
   for (const EmittedKernel& form : emit_forms(sample, planned_for)) check_compiles(sample, form, targets);
 }

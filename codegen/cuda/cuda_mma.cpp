@@ -43,7 +43,8 @@ void TilesPrinter::print_mma_plan() {
   out_.line(fmt::format("static constexpr int together = {}, step_m = {};", together, whole_rows(t.m, together)));
   out_.line(fmt::format("static constexpr int warp_m = {}, warp_n = {}, k_warps = {}, cluster_k = {};", t.warp_m,
                         t.warp_n, t.k_warps, schedule_.cluster_k));
-  out_.line(fmt::format("static constexpr int stages = {}, threads = {};", t.stages, schedule_.threads));
+  out_.line(fmt::format("static constexpr int stages = {}, threads = {}, workers = {};", t.stages, schedule_.threads,
+                        t.boxes ? t.groups() * 128 : schedule_.threads));
   if (t.boxes) {
     out_.line(fmt::format("static constexpr int groups = {}, chunk = {}, a_rows = {};", t.groups(), box_chunk(t),
                           d.a_rows));

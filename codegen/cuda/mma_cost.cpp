@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -49,7 +51,8 @@ constexpr MmaTile kBoxCandidates[] = {
     boxes(64, 96, 64, 96, true),     boxes(64, 64, 64, 64, true),      boxes(128, 128, 64, 128, false),
     boxes(64, 128, 64, 128, false),  boxes(64, 64, 64, 64, false),     boxes(64, 32, 64, 32, false),
     boxes(128, 32, 128, 32, true),   boxes(128, 128, 64, 128, true),   boxes(128, 96, 64, 96, true),
-    boxes(128, 64, 64, 64, true),    boxes(64, 256, 64, 128, true),
+    boxes(128, 64, 64, 64, true),    boxes(64, 256, 64, 128, true),   boxes(128, 64, 64, 64, false),
+    boxes(64, 256, 64, 128, false),
 };
 
 // Of f32 with its accuracy: each warpgroup has two sets of sums for its 64 rows, and two parts of A, in registers.
@@ -124,6 +127,9 @@ int box_shared_bytes(const MmaTile& x, int element, Staging staging, int result_
   const int warp = buffers > 0 ? buffers * (16 * 128 + 8) : 16 * (box_chunk(x) + 8) * 4;
   return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * warp + 8);
 }
+int shared_box_bytes(const MmaTile& x, int element) {
+  return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * 8;
+}
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
 int blocks_by_registers(const MmaTile& x, int element, bool window) {
@@ -158,9 +164,20 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   return m;
 }
 
+static std::string forced_tile() {
+  const char* forced = std::getenv("INGOT_TILE");
+  const std::string text = forced ? forced : "";
+  return text.substr(0, text.find('@'));
+}
+int forced_cluster() {
+  const char* forced = std::getenv("INGOT_TILE");
+  const char* at = forced ? std::strchr(forced, '@') : nullptr;
+  return at ? std::atoi(at + 1) : 0;
+}
+
 std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machine) {
   std::vector<MmaTile> tiles;
-  const char* forced = std::getenv("INGOT_TILE");
+  const std::string forced = forced_tile();
   const auto add = [&](const auto& list) {
     for (const MmaTile& x : list)
       if (fits(p, machine, x)) tiles.push_back(x);
@@ -174,7 +191,7 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
   // Warpgroups that read f32 without boxes there are none, nor clusters with boxes: few tiles are for warps.
   if (tiles.empty() || p.element == 4) add(kCandidates);
   if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
-  if (forced) {
+  if (!forced.empty()) {
     const auto differs = [&](const MmaTile& x) {
       if (x.row_teams > 0) return fmt::format("rows{}", x.m) != forced;
       return fmt::format("{}x{}/{}x{}{}", x.m, x.n, x.warp_m, x.warp_n,
@@ -197,14 +214,14 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
     x.stages = std::clamp(std::min(machine.shared_limit, 100 << 10) / stage, 2, 4);  // two blocks on a large SM
     return x;
   }
+  const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
+                              static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   if (x.boxes) {
-    const int most = (machine.shared_limit / blocks_by_registers(x, p.element, false) - 1024 - x.groups() * 8) -
-                     (box_shared_bytes(x, p.element, p.staging, p.staged_size) - x.stages * (stage + 16));
+    const int all = cluster > 1 ? shared_box_bytes(x, p.element) : box_shared_bytes(x, p.element, p.staging, p.staged_size);
+    const int most = machine.shared_limit / blocks - 1024 - (all - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;
   }
-  const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
-                              static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)),
             least = steps == 1 && p.k_known ? 1 : 2 + x.overlap;
   x.stages = std::clamp((machine.shared_limit / blocks - 1024) / stage, least, 8);
@@ -219,13 +236,13 @@ namespace {
 /// L2 and memory shares those. Fitted to two sweeps on an H200, each with 10 to 20 tiles: 60 products and convolutions of four models
 /// one by one, and 20 products of four models while the card was at its power limit. What it chooses takes 2% and 1% longer in sum
 /// than the best.
-double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
+double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x, int cluster) {
   constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820,
-                   kLaunch = 2600;
+                   kLaunch = 2600, kMeet = 700;
   constexpr double kCopies = 1.19;  // what copies cost beside all else that passes through shared memory
-  const double tiles = tiles_of(p, x), rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
-  const double k = p.box_k > 0 ? p.box_k : std::ceil(p.k / x.k) * x.k;
-  const bool staged = staged_buffers(x, p.staging, p.staged_size) > 0;
+  const double tiles = tiles_of(p, x) * cluster, rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
+  const double k = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / cluster) * x.k;
+  const bool staged = cluster == 1 && staged_buffers(x, p.staging, p.staged_size) > 0;
   // Four warpgroups get in each other's way.
   // Between two steps of f32 a warpgroup adds its sums; another one may multiply meanwhile.
   const double gaps = !p.split ? 0 : k / x.k * (x.groups() / x.teams() > 1 ? 100 : 250);
@@ -233,13 +250,15 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double reads_b = p.split ? 3.0 / 64 : 1.0 / 64, passes_b = p.split ? 3 : 1;
   const double copies = (results * (reads_b + 1.0 / x.warp_n) + x.m + x.n * passes_b) * k * p.element;
   const double passes = results * (!staged ? 19 : p.staged_size * (p.staging == Staging::Inputs ? 4 : 2));
-  const double operands = (x.m * p.a.bytes + x.n * p.b.bytes) * k, moved = results * p.result_bytes;
+  const double operands = (std::min<double>(x.m, p.m) * p.a.bytes + x.n * p.b.bytes) * k, moved = results * p.result_bytes / cluster;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
   const double changes =
       p.a_changes ? x.m * k * (6 + p.a.gather * 32) / 128 : 0;  // instructions, half of the issue slots
   const double main = std::max({multiplies, copies / machine.shared_bytes, filled, operands / kL2, changes});
   const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), work = p.result_work + (staged ? 3.7 : 9.9);
-  const double stored = results * work / (128 * std::min(kWarpIssue * team, kMostIssue));
+  // Blocks that share a tile put their sums in shared memory, wait for each other, and add up a part each.
+  const double met = cluster > 1 ? results * 8 / machine.shared_bytes + results * 4 / 32 + 2 * kMeet : 0;
+  const double stored = results * work / cluster / (128 * std::min(kWarpIssue * team, kMostIssue)) + met;
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;
   const double shared =
       std::max({(kCopies * copies + passes) / machine.shared_bytes, (operands + moved) / kL2, all / kMemory});
@@ -252,7 +271,7 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
 
 double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, int cluster) {
   if (tile.row_teams > 0) return rows_cycles(p, machine, tile);
-  if (tile.boxes) return box_cycles(p, machine, completed(p, machine, tile, cluster));
+  if (tile.boxes) return box_cycles(p, machine, completed(p, machine, tile, cluster), cluster);
   const MmaTile x = completed(p, machine, tile, cluster);
   const double tiles = tiles_of(p, x);
   const double blocks = std::ceil(tiles * cluster / machine.sms);  // on that SM

@@ -51,8 +51,10 @@ struct MmaProblem {
 };
 
 /// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap, "b": boxes, "t": boxes in turn),
-/// or rows64, leaves only that one where it fits: for measurements.
+/// or rows64, leaves only that one where it fits, and "@4" behind it a cluster of four blocks: for measurements.
 std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine& machine);
+/// The cluster that INGOT_TILE asks for; 0: none.
+int forced_cluster();
 /// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.
 MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, int cluster);
 double tiles_of(const MmaProblem& problem, const MmaTile& tile);
@@ -71,8 +73,9 @@ int mma_result_bytes(const MmaTile& tile, bool out_along_m);
 int box_chunk(const MmaTile& tile);
 /// Boxes of results that a warp has room for; 0 where the tile has its results stored by the threads.
 int staged_buffers(const MmaTile& tile, Staging staging, int result_size);
-/// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh).
+/// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh); of one in a cluster that shares k.
 int box_shared_bytes(const MmaTile& tile, int element, Staging staging, int result_size);
+int shared_box_bytes(const MmaTile& tile, int element);
 /// Blocks that registers allow on one SM.
 int blocks_by_registers(const MmaTile& tile, int element, bool window);
 

@@ -143,7 +143,9 @@ static std::vector<BoxMap> operand_maps(const Kernel& kernel, const Schedule& s,
     return {window_map(*d.window, d.a_rows, map), plain_map(*window_weights(kernel, element), map, 1, s.tile.n)};
   const OperandBox a = arriving_a(kernel, element)->box, b = *operand_box(kernel, c.b, c.n, element);
   const int64_t rows = a.by_group ? rows_together(c) : d.a_rows;
-  return {plain_map(a, map, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1),
+  BoxMap of_a = plain_map(a, map, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1);
+  if (a.along_k) of_a.clipped = a.by_group ? 2 : 1;
+  return {of_a,
           plain_map(b, map, b.along_k ? s.tile.n : s.tile.k, 1)};
 }
 

@@ -150,14 +150,14 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
     return;
   }
   if (t.boxes) {
-    auto staged = staged_results(kernel);
+    auto staged = s.cluster_k > 1 ? std::nullopt : staged_results(kernel);
     const Staging staging = staging_of(staged);
     const int result = staged ? staged->size : 2;
     if (staged_buffers(t, staging, result) > 0) {
       d.staged = std::move(staged);
       d.e_vector = 2;
     }
-    d.shared_bytes = box_shared_bytes(t, size, staging, result);
+    d.shared_bytes = s.cluster_k > 1 ? shared_box_bytes(t, size) : box_shared_bytes(t, size, staging, result);
     d.window = operand_window(kernel, element);
     d.a_rows = box_rows(c, t.m, d.window.has_value());
     const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);
@@ -198,6 +198,14 @@ struct Choice {
   int cluster = 1;
   double cycles = 0;  // 0: none
 };
+/// The largest number of blocks that may share the k of a tile. With boxes, each has one tile, and its results in place of the ring.
+int most_that_share(const MmaMachine& machine, const MmaTile& x) {
+  if (!machine.clusters || x.in_turn || x.row_teams > 0) return 1;
+  return x.boxes || x.m * x.n <= kMostShared ? 8 : 1;
+}
+bool holds_results(const MmaTile& x, const MmaProblem& p) {
+  return mma_result_bytes(x, false) <= x.stages * mma_stage_bytes(x, true, true, p.element);
+}
 /// The candidates, in their order.
 std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
   std::vector<Choice> choices;
@@ -207,15 +215,18 @@ std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
   for (const MmaTile& x : tiles_that_fit) {
     // Where there are boxes, tiles of warps are only for products whose k is shared.
     const int first = boxes && !x.warpgroups ? 2 : 1;
-    for (int cluster = first; cluster <= (machine.clusters && !x.boxes && x.m * x.n <= kMostShared ? 8 : 1);
-         cluster *= 2) {
+    for (int cluster = first; cluster <= most_that_share(machine, x); cluster *= 2) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;
       if (cluster > 1 && (tiles * cluster > 0.97 * machine.sms || p.k < cluster * 2.0 * step)) break;
+      if (cluster > 1 && x.boxes && !holds_results(completed(p, machine, x, cluster), p)) break;
       choices.push_back({x, cluster, estimated_cycles(p, machine, x, cluster)});
     }
   }
+  const int forced = forced_cluster();
+  const auto differs = [&](const Choice& x) { return x.cluster != forced; };
+  if (forced && !std::all_of(choices.begin(), choices.end(), differs)) std::erase_if(choices, differs);
   return choices;
 }
 Choice choose(const MmaProblem& p, const MmaMachine& machine) {

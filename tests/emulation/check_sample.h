@@ -1,9 +1,10 @@
-// Runs a sample kernel under the emulator, and fails the test unless it agrees with the interpreter and the emulator has found
-// nothing.
+// What a test asks of a sample kernel: under the emulator, that it agrees with the interpreter and the emulator finds nothing; of
+// NVRTC, that the kernel compiles without spills, and that products by warpgroups stay in a row.
 #pragma once
 
 #include <catch2/catch.hpp>
 
+#include "codegen/cuda/nvrtc.h"
 #include "tests/emulation/run_sample.h"
 
 namespace ingot::samples {
@@ -14,6 +15,28 @@ inline void check_run(const Sample& sample, const EmittedKernel& emitted, uint64
   if (!outcome) FAIL(outcome.error().to_string());
   for (const std::string& fault : outcome.value().faults) FAIL_CHECK(fault);
   CHECK(outcome.value().worst_error <= sample.tolerance);
+}
+
+inline bool no_nvrtc() {
+  if (nvrtc_version()) return false;
+  WARN("skipped: " << nvrtc_version().error().to_string());
+  return true;
+}
+
+inline void check_compiles(const Sample& sample, const EmittedKernel& emitted, const std::vector<std::string>& targets) {
+  for (const std::string& target : targets) {
+    INFO(sample.name << " for " << target << ", " << to_string(emitted.schedule) << "\n" << emitted.source);
+    const auto compiled = compile_nvrtc(emitted.source, emitted.name, target);
+    if (!compiled) {
+      FAIL_CHECK(compiled.error().to_string());
+      continue;
+    }
+    CHECK(compiled.value().spill_bytes == 0);
+    INFO(compiled.value().log);
+    // Products in a row, and registers as they were asked for. C7519 (an arrival is injected) costs nothing.
+    for (const char* warning : {"C7508", "C7510", "C7514"}) CHECK(compiled.value().log.find(warning) == std::string::npos);
+    CHECK(!compiled.value().code.empty());
+  }
 }
 
 }  // namespace ingot::samples

@@ -327,6 +327,19 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
         &schedule);
 }
 
+TEST_CASE("faults where blocks of a cluster share k", "[emulated]") {
+  Schedule schedule = one_block_of({.m = 128, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 3, .warpgroups = true, .overlap = true, .boxes = true});
+  schedule.cluster_k = 4;
+  const Fault faults[] = {
+      {"all blocks multiply the same part of k", kBoxes, "send_a(at, first + step);", "send_a(at, step);", "wrong"},
+      {"sums take the place of what is being multiplied", kBoxes, "workers_sync<Plan>();  // the other", "// the other", "race"},
+      {"sums are added up before they are there", kBoxes, "put_product(ring.shared, product, true);\n    cluster_sync();",
+       "put_product(ring.shared, product, true);\n    workers_sync<Plan>();", "deadlock"},
+      {"more rows arrive than are waited for", kBoxes, "m_end < Plan::a_rows ? (u32)m_end : Plan::a_rows", "Plan::a_rows", "deadlock"},
+  };
+  for (const Fault& fault : faults) plant(dynamic_matmul(30, 72, 1416, DType::F16), fault, &schedule);
+}
+
 TEST_CASE("faults where f32 operands are split", "[emulated]") {
   const Schedule schedule = one_block_of({.m = 128,
                                           .n = 64,

@@ -115,6 +115,7 @@ Result<DriverStatus> launch(const DriverApi& api, const std::vector<uint8_t>& im
       sizes.extents[i] = at(m.extents[i]);
       if (i > 0) sizes.strides[i - 1] = at(m.strides[i - 1]);
     }
+    sizes.clip(m.clipped);
     maps.push_back(INGOT_TRY(encode_box(api, sizes, buffers[static_cast<size_t>(m.buffer)])));
   }
   for (TensorMap& m : maps) parameters.push_back(&m);

@@ -29,7 +29,7 @@ template <class Plan> struct ValuePlan : Plan {
   static constexpr int tile_k = Plan::tile_n, stages = 2;
 };
 template <class Plan> struct AttentionResult : Plan {
-  static constexpr int tile_n = Plan::tile_d;
+  static constexpr int tile_n = Plan::tile_d, workers = Plan::threads;
   static constexpr bool out_along_m = false;
 };
 

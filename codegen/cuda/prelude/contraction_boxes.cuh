@@ -5,7 +5,8 @@
 //   in_turn   they are two teams with tiles of their own: one multiplies while the other stores its results
 //   staged    16-bit results go to memory by TMA (staged_results.cuh)
 //   chunk     else, columns of results that a warp gives to the epilogue at a time
-//   a_rows    rows of A in a box along k: fewer than the tile's where the matrix has fewer, or only whole groups count
+//   a_rows    rows of A in a box along k, at most: fewer than the tile's where the matrix has fewer, or only whole groups count
+//   cluster_k blocks of a cluster that share a tile, each with its part of k; their sums meet in shared memory (contraction_tile.cuh)
 //   by_group  the third axis of A is groups of `together` rows
 //   prologue  A is computed from what arrives, in registers (changed_fragment.cuh): warpgroups of 64 rows
 //   single    of f32: one product of tf32 for each; else three, for the accuracy of f32 (split_product.cuh): warpgroups of 64 rows
@@ -21,9 +22,9 @@
 #include "prelude/warp_results.cuh"
 #include "prelude/wgmma_product.cuh"
 
-/// The shared memory that results of a warp pass through.
+/// The shared memory that results of a warp pass through: where a cluster adds them up, that is the ring's.
 template <class Plan, bool Staged = Plan::staged> struct ResultRoom {
-  static constexpr int kBytes = WarpScratch<Plan>::kBytes;
+  static constexpr int kBytes = Plan::cluster_k > 1 ? 0 : WarpScratch<Plan>::kBytes;
 };
 template <class Plan> struct ResultRoom<Plan, true> {
   static constexpr int kBytes = Plan::buffers * BoxedResults<Plan>::kBytes;
@@ -47,14 +48,19 @@ template <class Plan> struct BoxRing {
   static constexpr int kBytesA = Plan::tile_m * 128, kBytesB = Plan::tile_n * 128;
   static constexpr int kStage = kBytesA + kBytesB * (has_small_parts<Plan>() ? 2 : 1);  // a small part lies behind what arrives
   static constexpr int kRing = Plan::stages * kStage;
-  static constexpr u32 kSent = (Plan::a_along_k || Plan::window ? Plan::a_rows * 128 : kBytesA) + kBytesB;
   // Room for results of each warp, then barriers: of the stages, of the warpgroups' turns, and of staged inputs.
   static constexpr int kWarp = ResultRoom<Plan>::kBytes, kBarriers = kRing + Plan::groups * 4 * kWarp;
   static constexpr int kTeams = Plan::in_turn ? 2 : 1;
+  static constexpr bool kClipped = Plan::a_along_k && !Plan::window;
   static constexpr int kReaders = Plan::groups / kTeams * 4;  // warps of a team
-  u32 shared, slot = 0, phase = 0;
+  u32 shared, a_rows, slot = 0, phase = 0;
 
-  INGOT_DEV explicit BoxRing(u32 base) : shared(base) {}
+  /// The box of A along k has no more rows than the matrix.
+  INGOT_DEV BoxRing(u32 base, Index m_end) : shared(base), a_rows(Plan::a_rows) {
+    if constexpr (kClipped) a_rows = m_end < Plan::a_rows ? (u32)m_end : Plan::a_rows;
+  }
+  /// What arrives in a stage.
+  INGOT_DEV u32 sent() const { return (Plan::a_along_k || Plan::window ? a_rows * 128 : kBytesA) + kBytesB; }
   INGOT_DEV u32 full() const { return shared + kBarriers + slot * 16; }
   INGOT_DEV u32 empty() const { return full() + 8; }
   INGOT_DEV u32 turn(int team) const { return shared + kBarriers + Plan::stages * 16 + team * 8; }
@@ -75,10 +81,12 @@ template <class Plan> struct BoxRing {
   }
   /// Rows of A that no box has are zero. By all threads, before the first barrier.
   INGOT_DEV void clear_rest() const {
-    constexpr int kRest = Plan::a_along_k ? (Plan::tile_m - Plan::a_rows) * 8 : 0;  // times 16 bytes
-    if constexpr (kRest > 0) {
-      for (int i = threadIdx.x; i < Plan::stages * kRest; i += Plan::threads)
-        sts(shared + i / kRest * kStage + Plan::a_rows * 128 + i % kRest * 16, Vec<u32, 4>{});
+    if constexpr (kClipped) {
+      const int rest = (Plan::tile_m - (int)a_rows) * 8;  // times 16 bytes
+      if (rest == 0) return;
+#pragma unroll 1
+      for (int i = threadIdx.x; i < Plan::stages * rest; i += Plan::threads)
+        sts(shared + i / rest * kStage + a_rows * 128 + i % rest * 16, Vec<u32, 4>{});
       fence_proxy_async();
     }
   }
@@ -114,7 +122,7 @@ template <class Plan> struct BoxSender {
   typedef typename Plan::index Index;
   static constexpr int kPerTap = (Plan::channels + Plan::tile_k - 1) / Plan::tile_k;  // steps of k
   const TensorMap *a, *b;
-  Index steps;
+  Index first, steps;  // of k, those of this block
   BoxRing<Plan> ring;
 
   /// One step of a matrix, from row or column x on: one box along k, else one for each panel of 64.
@@ -149,34 +157,35 @@ template <class Plan> struct BoxSender {
     const Index count = steps < Plan::stages ? steps : (Index)Plan::stages;
 #pragma unroll 1
     for (Index s = 0; s < count; ++s, ++ring.slot) {
-      mbar_arrive_expect_tx(ring.full(), BoxRing<Plan>::kSent);
-      if constexpr (Plan::a_constant) send_a(at, s);
-      if constexpr (Plan::b_constant) send_b(at, s);
+      mbar_arrive_expect_tx(ring.full(), ring.sent());
+      if constexpr (Plan::a_constant) send_a(at, first + s);
+      if constexpr (Plan::b_constant) send_b(at, first + s);
     }
     ring.slot = 0;
     pdl_begin();
 #pragma unroll 1
     for (Index s = 0; s < count; ++s) {
-      if constexpr (!Plan::a_constant) send_a(at, s);
-      if constexpr (!Plan::b_constant) send_b(at, s);
+      if constexpr (!Plan::a_constant) send_a(at, first + s);
+      if constexpr (!Plan::b_constant) send_b(at, first + s);
       ring.advance();
     }
     return count;
   }
-  INGOT_DEV void send_all(const TileGrid<Plan>& tiles) {
-    Index step = send_first(BoxPlace<Plan>(tiles.place(blockIdx.x)));
+  INGOT_DEV void send_rest(const BoxPlace<Plan>& at, Index step) {
 #pragma unroll 1
-    for (Index t = blockIdx.x; t < tiles.total; t += gridDim.x, step = 0) {
-      const BoxPlace<Plan> at(tiles.place(t));
-#pragma unroll 1
-      for (; step < steps; ++step) {
-        mbar_wait(ring.empty(), ring.phase ^ 1);
-        mbar_arrive_expect_tx(ring.full(), BoxRing<Plan>::kSent);
-        send_a(at, step);
-        send_b(at, step);
-        ring.advance();
-      }
+    for (; step < steps; ++step) {
+      mbar_wait(ring.empty(), ring.phase ^ 1);
+      mbar_arrive_expect_tx(ring.full(), ring.sent());
+      send_a(at, first + step);
+      send_b(at, first + step);
+      ring.advance();
     }
+  }
+  INGOT_DEV void send_all(const TileGrid<Plan>& tiles) {
+    const Index at = blockIdx.x / Plan::cluster_k;
+    Index step = send_first(BoxPlace<Plan>(tiles.place(at)));
+#pragma unroll 1
+    for (Index t = at; t < tiles.total; t += gridDim.x, step = 0) send_rest(BoxPlace<Plan>(tiles.place(t)), step);
   }
 };
 
@@ -223,13 +232,13 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     }
   }
   /// The same with rows that are changed on their way: those of the next step while this one is multiplied.
-  INGOT_DEV void multiply_changed(Index steps) {
+  INGOT_DEV void multiply_changed(Index first, Index steps) {
     const u32 next_turn = ring.turn((product.team() + 1) % Ring::kTeams);
     u32 next[4][4], now[4][4];
     product.clear();
     if (steps > 0) {
       mbar_wait(ring.full(), ring.phase);
-      load(0, next);
+      load(first, next);
     }
 #pragma unroll 1
     for (Index step = 0; step < steps; ++step) {
@@ -240,7 +249,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
       ring.advance();
       if (step + 1 < steps) {
         mbar_wait(ring.full(), ring.phase);
-        load(step + 1, next);
+        load(first + step + 1, next);
       }
       product.template wait<0>();
       wgmma_operands(now);
@@ -292,6 +301,28 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
   }
   /// The first row of this warp.
   INGOT_DEV Index first_row(const TilePlace<Index>& at) const { return at.m + product.group_m() + product.warp % 4 * 16; }
+  INGOT_DEV void multiply_tile(const TilePlace<Index>& at, Index m_end, Index first, Index steps) {
+    if constexpr (Plan::prologue) {
+      sides.start(*prologue, at.batch, first_row(at), m_end);
+      multiply_changed(first, steps);
+    } else if constexpr (has_small_parts<Plan>()) {
+      multiply_split(steps);
+    } else {
+      multiply(steps);
+    }
+  }
+  /// This block's part of a sum, which meets the others in the place of the ring; each block finishes a part of the tile.
+  template <class Epilogue>
+  INGOT_DEV void run_shared(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end, const ShareOfSteps<Plan>& share) {
+    typedef ResultTile<Plan> Results;
+    multiply_tile(at, m_end, share.first, share.count);
+    workers_sync<Plan>();  // the other warpgroups have read what lies there
+    Results::put_product(ring.shared, product, true);
+    cluster_sync();
+    if constexpr (Plan::together > 1) Results().finish_groups(epilogue, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    else Results().template finish<typename Product::Sum>(epilogue, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    cluster_sync();
+  }
   template <class Epilogue>
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, const TensorMap* out, const TensorMap* in, Index m_end,
                      Index n_end, Index steps) {
@@ -309,14 +340,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
         mbar_wait(ring.turn(team), turn);
         turn ^= 1;
       }
-      if constexpr (Plan::prologue) {
-        sides.start(*prologue, at.batch, first_row(at), m_end);
-        multiply_changed(steps);
-      } else if constexpr (has_small_parts<Plan>()) {
-        multiply_split(steps);
-      } else {
-        multiply(steps);
-      }
+      multiply_tile(at, m_end, 0, steps);
       if constexpr (Plan::staged) staged.store(product.acc);
       else store(epilogue, at, m_end, n_end);
       ring.skip((Ring::kTeams - 1) * steps);
@@ -333,7 +357,8 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
   const int warp = WgmmaProduct<Plan>::warp_of_thread();
   const TileGrid<Plan> tiles(batches, m_end, n_end);
   const Index steps = Plan::window ? (Index)Plan::taps * BoxSender<Plan>::kPerTap : (k_end + Plan::tile_k - 1) / Plan::tile_k;
-  BoxRing<Plan> ring(shared);
+  const ShareOfSteps<Plan> share(steps);
+  BoxRing<Plan> ring(shared, m_end);
   if (threadIdx.x == 0) {
     tma_prefetch(a);
     tma_prefetch(b);
@@ -343,11 +368,17 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
   cta_sync();
   if (warp / 4 == Plan::groups) {
     share_registers<Plan, true>();
-    if (threadIdx.x == Plan::groups * 128) BoxSender<Plan>{a, b, steps, ring}.send_all(tiles);
+    if (threadIdx.x == Plan::groups * 128) BoxSender<Plan>{a, b, share.first, share.count, ring}.send_all(tiles);
+    if constexpr (Plan::cluster_k > 1) {
+      warp_sync();
+      cluster_sync();  // its part in what those that multiply wait for
+      cluster_sync();
+    }
   } else {
     share_registers<Plan, false>();
     pdl_begin();
     BoxMultiplier<Plan, PrologueA> multiplier{WgmmaProduct<Plan>(warp), ring, &prologue, k_end, {}};
-    multiplier.run(epilogue, tiles, out, in, m_end, n_end, steps);
+    if constexpr (Plan::cluster_k > 1) multiplier.run_shared(epilogue, tiles.place(blockIdx.x / Plan::cluster_k), m_end, n_end, share);
+    else multiplier.run(epilogue, tiles, out, in, m_end, n_end, steps);
   }
 }

@@ -6,6 +6,12 @@
 #include "prelude/sync.cuh"
 #include "prelude/warp.cuh"
 
+/// A barrier of the threads that finish a tile: the first Plan::workers of the block.
+template <class Plan> INGOT_DEV void workers_sync() {
+  if constexpr (Plan::workers == Plan::threads) cta_sync();
+  else bar_sync(1, Plan::workers);
+}
+
 /// The results in shared memory: rows along the direction of the output, padded against bank conflicts.
 template <class Plan> struct ResultTile {
   typedef typename Plan::index Index;
@@ -21,6 +27,18 @@ template <class Plan> struct ResultTile {
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] += values[i];
     sts(at, v);
+  }
+  /// The results of a warpgroup, as its product has them.
+  template <class Product> static INGOT_DEV void put_product(u32 shared, const Product& product, bool first) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < Product::kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < Product::kN; j += 4) {
+        const int m = product.group_m() + i * 64 + product.warp % 4 * 16 + lane / 4, n = product.group_n() + j * 2 + lane % 4 * 2;
+        put_fragment(shared, m, n, product.acc[i] + j, first);
+      }
+    }
   }
   /// The same for what a thread holds of 16x8 results from (m, n) on: pairs along n, the second one eight rows down.
   template <class V> static INGOT_DEV void put_fragment(u32 shared, int m, int n, const V* values, bool first) {
@@ -40,14 +58,14 @@ template <class Plan> struct ResultTile {
     constexpr int kVector = Plan::e_vector, kAcross = kLong / kVector, kPartRows = kShort / Plan::cluster_k;
     const int first = Plan::cluster_k > 1 ? (int)cluster_rank() * kPartRows : 0;
     // Several at a time: their loads are on their way together.
-    constexpr int kTotal = kPartRows * kAcross, kTogether = kTotal % (Plan::threads * 4) == 0 ? 4 : 1;
+    constexpr int kTotal = kPartRows * kAcross, kTogether = kTotal % (Plan::workers * 4) == 0 ? 4 : 1;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < kTotal; i += Plan::threads * kTogether) {
+    for (int i = threadIdx.x; i < kTotal; i += Plan::workers * kTogether) {
       typename Epilogue::Inputs in[kTogether];
       Index m[kTogether], n[kTogether];
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
-        const int r = first + (i + j * Plan::threads) / kAcross, c = (i + j * Plan::threads) % kAcross * kVector;
+        const int r = first + (i + j * Plan::workers) / kAcross, c = (i + j * Plan::workers) % kAcross * kVector;
         m[j] = m0 + (Plan::out_along_m ? c : r);
         n[j] = n0 + (Plan::out_along_m ? r : c);
         if (m[j] < m_end && n[j] < n_end) in[j] = epilogue.load(batch, m[j], n[j]);
@@ -56,7 +74,7 @@ template <class Plan> struct ResultTile {
       for (int j = 0; j < kTogether; ++j) {
         if (m[j] >= m_end || n[j] >= n_end) continue;
         V values[kVector];
-        gather(values, shared + (first + (i + j * Plan::threads) / kAcross) * kRow + (i + j * Plan::threads) % kAcross * kVector * 4);
+        gather(values, shared + (first + (i + j * Plan::workers) / kAcross) * kRow + (i + j * Plan::workers) % kAcross * kVector * 4);
         epilogue(batch, m[j], n[j], values, in[j]);
       }
     }
@@ -72,7 +90,7 @@ template <class Plan> struct ResultTile {
     const int first = Plan::cluster_k > 1 ? (int)cluster_rank() * kPart : 0;
     const auto place = [&](int r, int c) { return shared + r * kRow + c * kVector * 4; };
 #pragma unroll 1
-    for (int i = threadIdx.x; i < Plan::step_m * kPart; i += Plan::threads) {
+    for (int i = threadIdx.x; i < Plan::step_m * kPart; i += Plan::workers) {
       const int r = i / kPart, c = first + i % kPart;
       const Index m = m0 + r, n = n0 + c * kVector;
       if (c >= kAcross || m >= m_end || n >= n_end) continue;
@@ -82,9 +100,9 @@ template <class Plan> struct ResultTile {
 #pragma unroll
       for (int v = 0; v < kVector; ++v) sts(place(r, c) + v * 4, values[v]);
     }
-    cta_sync();
+    workers_sync<Plan>();
 #pragma unroll 1
-    for (int i = threadIdx.x; i < kGroups * kPart; i += Plan::threads) {
+    for (int i = threadIdx.x; i < kGroups * kPart; i += Plan::workers) {
       const int r = i / kPart * Plan::together, c = first + i % kPart;
       const Index m = m0 + r, n = n0 + c * kVector;
       if (c >= kAcross || m >= m_end || n >= n_end) continue;
@@ -176,6 +194,19 @@ template <class Plan> struct TileGrid {
   }
 };
 
+/// The steps of k of one block of a cluster.
+template <class Plan> struct ShareOfSteps {
+  typename Plan::index first = 0, count;
+
+  INGOT_DEV explicit ShareOfSteps(typename Plan::index steps) : count(steps) {
+    if constexpr (Plan::cluster_k > 1) {
+      const auto share = (steps + Plan::cluster_k - 1) / Plan::cluster_k;
+      first = (typename Plan::index)cluster_rank() * share;
+      count = first >= steps ? 0 : steps - first < share ? steps - first : share;
+    }
+  }
+};
+
 /// One cluster (or block) computes a tile of every batch index blockIdx.z, blockIdx.z + gridDim.z, ...
 template <class Plan, class Tile, class OperandA, class OperandB, class PrologueA, class PrologueB, class Epilogue>
 INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const Epilogue& epilogue,
@@ -185,13 +216,9 @@ INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const E
   const TileGrid<Plan> tiles(1, m_end, n_end);
   const TilePlace<Index> at = tiles.place(0, blockIdx.x / Plan::cluster_k);
   const Index m0 = at.m, n0 = at.n;
-  Index k_begin = 0, k_stop = k_end;
-  if constexpr (Plan::cluster_k > 1) {
-    const Index steps = (k_end + Plan::tile_k - 1) / Plan::tile_k;
-    const Index part = (steps + Plan::cluster_k - 1) / Plan::cluster_k * Plan::tile_k;
-    k_begin = (Index)cluster_rank() * part;
-    k_stop = k_begin + part < k_end ? k_begin + part : k_end;
-  }
+  const ShareOfSteps<Plan> share((k_end + Plan::tile_k - 1) / Plan::tile_k);
+  const Index k_begin = share.first * Plan::tile_k, k_behind = k_begin + share.count * Plan::tile_k;
+  const Index k_stop = k_behind < k_end ? k_behind : k_end;
   for (Index batch = blockIdx.z; batch < batches; batch += gridDim.z) {
     Tile tile;
     OperandA in_a;

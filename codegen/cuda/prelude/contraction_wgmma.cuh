@@ -16,17 +16,7 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
 
   static INGOT_DEV int warp_k() { return 0; }
 
-  INGOT_DEV void put_all(u32 shared, bool first) const {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-#pragma unroll
-    for (int i = 0; i < Product::kM; ++i) {
-#pragma unroll
-      for (int j = 0; j < Product::kN; j += 4) {
-        const int m = this->group_m() + i * 64 + warp * 16 + lane / 4, n = this->group_n() + j * 2 + lane % 4 * 2;
-        Results::put_fragment(shared, m, n, this->acc[i] + j, first);
-      }
-    }
-  }
+  INGOT_DEV void put_all(u32 shared, bool first) const { Results::put_product(shared, *this, first); }
   template <class PrologueA, class PrologueB>
   static INGOT_DEV void accumulate(WgmmaTile& tile, OperandA& in_a, OperandB& in_b, const PrologueA& a,
                                    const PrologueB& b, Index k_begin, Index k_end, u32 shared,
