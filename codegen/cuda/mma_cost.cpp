@@ -51,7 +51,7 @@ constexpr MmaTile kBoxCandidates[] = {
     boxes(64, 96, 64, 96, true),     boxes(64, 64, 64, 64, true),      boxes(128, 128, 64, 128, false),
     boxes(64, 128, 64, 128, false),  boxes(64, 64, 64, 64, false),     boxes(64, 32, 64, 32, false),
     boxes(128, 32, 128, 32, true),   boxes(128, 128, 64, 128, true),   boxes(128, 96, 64, 96, true),
-    boxes(128, 64, 64, 64, true),    boxes(64, 256, 64, 128, true),   boxes(128, 64, 64, 64, false),
+    boxes(128, 64, 64, 64, true),    boxes(64, 256, 64, 128, true),    boxes(128, 64, 64, 64, false),
     boxes(64, 256, 64, 128, false),
 };
 
@@ -217,7 +217,8 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   if (x.boxes) {
-    const int all = cluster > 1 ? shared_box_bytes(x, p.element) : box_shared_bytes(x, p.element, p.staging, p.staged_size);
+    const int all =
+        cluster > 1 ? shared_box_bytes(x, p.element) : box_shared_bytes(x, p.element, p.staging, p.staged_size);
     const int most = machine.shared_limit / blocks - 1024 - (all - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;
@@ -233,13 +234,17 @@ namespace {
 
 /// With boxes. A tile's main loop is bound by multiplications, shared memory, copies, or boxes that TMA fills; its results by
 /// their warps' instructions. In turn, or beside another block of the SM, the two overlap; all that goes through shared memory,
-/// L2 and memory shares those. Fitted to two sweeps on an H200, each with 10 to 20 tiles: 60 products and convolutions of four models
-/// one by one, and 20 products of four models while the card was at its power limit. What it chooses takes 2% and 1% longer in sum
-/// than the best.
+/// L2 and memory shares those. Fitted to three sweeps on an H200, each with 10 to 20 tiles: 60 products and convolutions of four models
+/// one by one, 20 products of four models while the card was at its power limit, and 45 products of five models at batch 1 (and 64) with
+/// clusters. What it chooses takes 2%, 1% and 4% longer in sum than the best.
 double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x, int cluster) {
-  constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820,
-                   kLaunch = 2600, kMeet = 700;
+  constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820;
   constexpr double kCopies = 1.19;  // what copies cost beside all else that passes through shared memory
+  // One tile for each block: all begin with the same rows and columns, and what several SMs ask for at a time leaves L2 once. Blocks
+  // of a cluster ask for different parts of k.
+  constexpr double kCopiesOfOne = 0.72, kL2OfOne = 76, kL2OfCluster = 22, kLatency = 2200, kMeet = 620,
+                   kOtherBlocks = 27;
+  constexpr double kLaunch = 2360, kThread = 5.1;
   const double tiles = tiles_of(p, x) * cluster, rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
   const double k = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / cluster) * x.k;
   const bool staged = cluster == 1 && staged_buffers(x, p.staging, p.staged_size) > 0;
@@ -250,21 +255,29 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double reads_b = p.split ? 3.0 / 64 : 1.0 / 64, passes_b = p.split ? 3 : 1;
   const double copies = (results * (reads_b + 1.0 / x.warp_n) + x.m + x.n * passes_b) * k * p.element;
   const double passes = results * (!staged ? 19 : p.staged_size * (p.staging == Staging::Inputs ? 4 : 2));
-  const double operands = (std::min<double>(x.m, p.m) * p.a.bytes + x.n * p.b.bytes) * k, moved = results * p.result_bytes / cluster;
+  const double operands = (std::min<double>(x.m, p.m) * p.a.bytes + x.n * p.b.bytes) * k,
+               moved = results * p.result_bytes / cluster;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
   const double changes =
       p.a_changes ? x.m * k * (6 + p.a.gather * 32) / 128 : 0;  // instructions, half of the issue slots
-  const double main = std::max({multiplies, copies / machine.shared_bytes, filled, operands / kL2, changes});
+  const bool one = rounds == 1;
+  const double l2 = cluster > 1 ? kL2OfCluster * machine.sms / std::min(tiles, machine.sms) : one ? kL2OfOne : kL2;
+  const double costs = one && cluster == 1 ? kCopiesOfOne : kCopies;
+  const double in_flight = x.stages * (std::min<double>(x.m, p.m) + x.n) * 128;
+  const double main = std::max({multiplies, copies * std::min(costs, 1.0) / machine.shared_bytes, filled, operands / l2,
+                                changes, operands * kLatency / in_flight});
   const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), work = p.result_work + (staged ? 3.7 : 9.9);
   // Blocks that share a tile put their sums in shared memory, wait for each other, and add up a part each.
-  const double met = cluster > 1 ? results * 8 / machine.shared_bytes + results * 4 / 32 + 2 * kMeet : 0;
+  const double met = cluster > 1 ? results * (8 / machine.shared_bytes + 4.0 * (cluster - 1) / cluster / kOtherBlocks) +
+                                       cluster * kMeet
+                                 : 0;
   const double stored = results * work / cluster / (128 * std::min(kWarpIssue * team, kMostIssue)) + met;
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;
   const double shared =
-      std::max({(kCopies * copies + passes) / machine.shared_bytes, (operands + moved) / kL2, all / kMemory});
+      std::max({(costs * copies + passes) / machine.shared_bytes, (operands + moved) / l2, all / kMemory});
   const double residents = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
   const double busy = std::max({main, shared, (main + stored + kGap) / residents});
-  return rounds * busy + std::max(main + stored - busy, 0.0) + kLaunch;
+  return rounds * busy + std::max(main + stored - busy, 0.0) + kLaunch + kThread * x.threads();
 }
 
 }  // namespace

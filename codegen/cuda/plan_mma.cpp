@@ -20,7 +20,8 @@ constexpr int64_t kGuess = 512;  // of an extent that is no function of the dims
 constexpr int64_t kSmallDim = 1, kLargeDim = 64, kLargestDim = 4096;
 constexpr int kTableBytes = 16;  // of an entry: up to four 32-bit indices
 constexpr double kManyResults = 4 << 20;
-constexpr int kMostShared = 128 * 64;  // results of a tile whose k a cluster shares: of larger ones an SM has no second block
+constexpr int kMostShared =
+    128 * 64;  // results of a tile whose k a cluster shares: of larger ones an SM has no second block
 
 double bytes_of(const Kernel& kernel, const Body& body) {
   double bytes = 0;
@@ -114,7 +115,8 @@ DType element_of(MultiplyUnit unit) {
 }
 
 MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
-  if (c.acc.type() == DType::I32 && c.group.empty() && byte_type(c.a) && byte_type(c.b) && target.compute_capability >= 80)
+  if (c.acc.type() == DType::I32 && c.group.empty() && byte_type(c.a) && byte_type(c.b) &&
+      target.compute_capability >= 80)
     return MultiplyUnit::Bytes;
   const auto fits = [](DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16; };
   if (c.acc.type() != DType::F32 || !fits(c.a_type) || !fits(c.b_type)) return MultiplyUnit::Simt;
@@ -219,7 +221,9 @@ std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;
-      if (cluster > 1 && (tiles * cluster > 0.97 * machine.sms || p.k < cluster * 2.0 * step)) break;
+      // An SM group (GPC) has 14 to 18 SMs, which larger clusters do not fill: with more, some would wait for a second turn.
+      const double blocks = (cluster > 2 ? 0.85 : 0.97) * machine.sms;
+      if (cluster > 1 && (tiles * cluster > blocks || p.k < cluster * 2.0 * step)) break;
       if (cluster > 1 && x.boxes && !holds_results(completed(p, machine, x, cluster), p)) break;
       choices.push_back({x, cluster, estimated_cycles(p, machine, x, cluster)});
     }
@@ -324,7 +328,8 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   if (window) p.partial_steps = reaches_behind(window->channels) * static_cast<double>(window->taps());
   else p.partial_steps = reaches_behind(total_of(c.k).as_int().value_or(step));
   if (window) p.box_k = static_cast<double>(window->taps() * ((window->channels + step - 1) / step * step));
-  if (window) p.reuse = std::max(1.0, static_cast<double>(window->taps()) / static_cast<double>(window->h.step * window->w.step));
+  if (window)
+    p.reuse = std::max(1.0, static_cast<double>(window->taps()) / static_cast<double>(window->h.step * window->w.step));
   return p;
 }
 

@@ -24,7 +24,8 @@ double run_length(const Body& body, const Axis* axis, bool stores) {
     const auto coefficient = linear_coefficient(index, axis->var.name());
     const auto stride = coefficient ? coefficient->as_int() : std::nullopt;
     if (!stride || *stride == 0) return;
-    best = std::max(best, static_cast<double>(std::min(estimate(axis->extent, kGuess), kRun)) / static_cast<double>(std::abs(*stride)));
+    best = std::max(best, static_cast<double>(std::min(estimate(axis->extent, kGuess), kRun)) /
+                              static_cast<double>(std::abs(*stride)));
   });
   return best;
 }
@@ -131,11 +132,21 @@ static std::vector<RankedPlan> rank_skinny(const Kernel& kernel, const TargetTra
   return plans;
 }
 
+/// Products with a few rows or columns, whose operand is read once. Where its rows are not along k, boxes bring more at a time.
+static bool is_skinny(const Kernel& kernel, const TargetTraits& target) {
+  const Contract& c = *kernel.contract();
+  if (!c.group.empty() || (!is_thin(c.m) && !is_thin(c.n))) return false;
+  const DType element = element_of(multiply_unit(c, target));
+  const bool boxes =
+      target.compute_capability == 90 && size_of(element) == 2 && is_thin(c.m) && takes_boxes(kernel, element);
+  return !boxes || tile_details(kernel, {}).b_along_k;
+}
+
 std::vector<RankedPlan> rank_tiles(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
   const Contract& c = *kernel.contract();
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
-  if (c.group.empty() && (is_thin(c.m) || is_thin(c.n))) return rank_skinny(kernel, target, s);
+  if (is_skinny(kernel, target)) return rank_skinny(kernel, target, s);
   s.unit = multiply_unit(c, target);
   return s.unit == MultiplyUnit::Simt ? rank_plain(kernel, target, s, at) : rank_mma(kernel, target, s, at);
 }
@@ -144,7 +155,7 @@ std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& targe
   const Contract& c = *kernel.contract();
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
-  if (c.group.empty() && (is_thin(c.m) || is_thin(c.n))) {
+  if (is_skinny(kernel, target)) {
     plan_skinny(kernel, c, target, s);
     return {s};
   }
