@@ -136,6 +136,18 @@ TEST_CASE("all nodes that cannot be imported are listed at once", "[errors]") {
   CHECK_THAT(text, Contains("while importing test.onnx"));
 }
 
+TEST_CASE("a result with less than no elements", "[errors]") {
+  onnx::Model model = new_model();
+  add_input(model, "x", {"1", "1", "0"});
+  add_initialiser(model, floats("w", {1, 1, 1}, {1}));
+  auto& strides = *add_node(model, "ConvTranspose", {"x", "w"}, {"y"}, "wide").add_attribute();
+  strides.set_name("strides");
+  strides.set_type(7);
+  strides.add_ints(2);
+  add_output(model, "y");
+  CHECK_THAT(error_of(model), Contains("wide") && Contains("negative dimension"));
+}
+
 TEST_CASE("payloads that disagree with their dims", "[errors]") {
   CHECK_THAT(error_of(weight_model(floats("w", {4}, {1, 2}))),
              Contains("f32[4] needs 4 items of data, but 2 are there"));

@@ -117,10 +117,19 @@ std::vector<Content> evaluate_content(const Graph& graph, const Node& node) {
   return result;
 }
 
+/// The types, unless a dimension is known to be less than nothing.
+static Result<std::vector<TensorType>> possible(Result<std::vector<TensorType>> types) {
+  if (!types) return types;
+  for (const TensorType& t : *types)
+    for (const Expr& d : t.shape)
+      if (d.as_int().value_or(0) < 0) return invalid(fmt::format("the result {} would have a negative dimension", to_string(t)));
+  return types;
+}
+
 Result<std::vector<ValueId>> GraphBuilder::add_all(const OpDef& op, AttrsBox attrs, std::vector<ValueId> inputs) {
   std::vector<TensorType> types;
   for (ValueId v : inputs) types.push_back(v.valid() ? graph_.value(v).type : TensorType{DType::String, {}});
-  auto outputs = op.infer(OpView{attrs, types, {}});
+  auto outputs = possible(op.infer(OpView{attrs, types, {}}));
   if (!outputs) {
     std::string list;
     for (const TensorType& t : types) list += (list.empty() ? "" : ", ") + to_string(t);

@@ -72,6 +72,13 @@ TermOrder order_of(const Graph& g, const Node& n, DType type, int64_t terms) {
   if (!is_float(type)) order.terms = 0;
   return order;
 }
+/// By their size, the operands that are part of the kernel's text: no noise reaches them as operands.
+double numbers_in_text(const Graph& g, const Node& n) {
+  double size = 0;
+  for (ValueId v : n.inputs)
+    if (const auto& c = g.value(v).constant; c && c->count() == 1 && is_float(c->type())) size += std::abs(c->float_at(0));
+  return size;
+}
 /// How many terms an element of the node sums; 0 when it sums none.
 int64_t terms_of(const Graph& g, const Node& n) {
   if (n.op->name.starts_with("Resize"))
@@ -286,6 +293,7 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
     s.exact = is_exact(n), s.is_cast = n.op->name == "Cast";
     s.squares = n.op->name == "ReduceL2" || n.op->name == "LpPool";
     s.function = function_error(n.op->name);
+    if (n.op->name == "Sum" || n.op->name == "Mean") s.function = {static_cast<double>(s.terms), numbers_in_text(e.wide_, n), 0, 0};
     e.steps_.push_back(std::move(s));
   }
   return e;
