@@ -243,7 +243,7 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   // One tile for each block: all begin with the same rows and columns, and what several SMs ask for at a time leaves L2 once. Blocks
   // of a cluster ask for different parts of k.
   constexpr double kCopiesOfOne = 0.72, kL2OfOne = 76, kL2OfCluster = 22, kLatency = 2200, kMeet = 620,
-                   kOtherBlocks = 27;
+                   kOtherBlocks = 27, kChange = 470;
   constexpr double kLaunch = 2360, kThread = 5.1;
   const double tiles = tiles_of(p, x) * cluster, rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
   const double k = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / cluster) * x.k;
@@ -258,8 +258,9 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double operands = (std::min<double>(x.m, p.m) * p.a.bytes + x.n * p.b.bytes) * k,
                moved = results * p.result_bytes / cluster;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
+  // Instructions, half of the issue slots; and a warp waits for its own in each step.
   const double changes =
-      p.a_changes ? x.m * k * (6 + p.a.gather * 32) / 128 : 0;  // instructions, half of the issue slots
+      !p.a_changes ? 0 : std::max(x.m * k * (6 + p.a.gather * 32) / 128, k / x.k * kChange);  // instructions, half of the issue slots
   const bool one = rounds == 1;
   const double l2 = cluster > 1 ? kL2OfCluster * machine.sms / std::min(tiles, machine.sms) : one ? kL2OfOne : kL2;
   const double costs = one && cluster == 1 ? kCopiesOfOne : kCopies;
