@@ -1,10 +1,15 @@
 // Channels last: the values between kernels of a convolution network are stored with their channels innermost, and weights
-// in the order in which the products read them. Types keep saying what is in memory: a value that is stored in another order
+// in the order in which the products read them; what a product computes for attention, in the order of its rows. Types keep saying what is in memory: a value that is stored in another order
 // than the model's gets the permuted shape, the kernel that writes it ends with a Transpose, and those that read it begin
 // with the inverse. Both are index maps, so no kernel is added.
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/registry.h"
@@ -49,8 +54,7 @@ void read_through(Graph& body, size_t i, const Permutation& perm) {
 void write_through(Graph& body, size_t i, const Permutation& perm) {
   TensorType type = body.value(body.outputs[i]).type;
   type.shape = permuted(type.shape, perm);
-  const NodeId moved =
-      body.add_node(&op("Transpose"), AttrsBox::of(PermAttrs{perm}), {body.outputs[i]}, {type}, {});
+  const NodeId moved = body.add_node(&op("Transpose"), AttrsBox::of(PermAttrs{perm}), {body.outputs[i]}, {type}, {});
   body.outputs[i] = body.node(moved).outputs[0];
 }
 
@@ -75,7 +79,8 @@ class Assigner {
     std::map<ValueId, size_t> axes;
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       const size_t rank = g_.value(n.inputs[i]).type.rank();
-      if (rank >= 3 && !g_.value(n.inputs[i]).constant) axes[n.body->inputs[i]] = last_.count(n.inputs[i]) ? 1 : rank - 1;
+      if (rank >= 3 && !g_.value(n.inputs[i]).constant)
+        axes[n.body->inputs[i]] = last_.count(n.inputs[i]) ? 1 : rank - 1;
     }
     for (NodeId id : n.body->order()) follow(*n.body, n.body->node(id), axes);
     return axes;
@@ -109,34 +114,103 @@ class Assigner {
       if (d >= in.size() || d >= out.size() || !proves_equal(in[d], out[d])) return false;
     return true;
   }
-  /// v is a value whose channels are known, with these in another order and all else as it was: a channel shuffle.
-  static bool shuffles_channels(const Graph& body, const std::map<ValueId, size_t>& axes, ValueId v) {
+  /// How a body's value comes from another by movement alone: the index of each of that one's elements, in both.
+  struct Moved {
+    ValueId from;
+    Index before, after;
+  };
+  static std::optional<Moved> follow_back(const Graph& body, ValueId v, const std::function<bool(ValueId)>& ends) {
     std::vector<const Node*> moves;
-    for (const Node* n = body.producer(v); n && !axes.count(v); n = body.producer(v)) {
+    for (const Node* n = body.producer(v); n && !ends(v); n = body.producer(v)) {
       const auto* m = n->op->lowers_as<Movement>();
-      if (!m || !m->inverse) return false;
-      moves.push_back(n);
+      if (n->op->name != "Cast" && (!m || !m->inverse)) return std::nullopt;
+      if (m) moves.push_back(n);
       v = n->inputs[0];
     }
-    const auto known = axes.find(v);
-    if (known == axes.end() || known->second != 1 || moves.empty()) return false;
-    Index from;
+    if (!ends(v) || moves.empty()) return std::nullopt;
+    Moved moved{v, {}, {}};
     for (size_t d = 0; d < body.value(v).type.rank(); ++d)
-      from.push_back(Expr::index("i" + std::to_string(d), body.value(v).type.shape[d]));
-    Index to = from;
+      moved.before.push_back(Expr::index(fmt::format("i{}_{}", v.index, d), body.value(v).type.shape[d]));
+    moved.after = moved.before;
     for (auto n = moves.rbegin(); n != moves.rend(); ++n) {
       const NodeView view(body, **n);
-      to = (*n)->op->lowers_as<Movement>()->inverse(*view, to);
+      moved.after = (*n)->op->lowers_as<Movement>()->inverse(*view, moved.after);
     }
-    if (to.size() != from.size()) return false;
-    for (size_t d = 0; d < to.size(); ++d)
-      if (d != 1 && !proves_equal(to[d], from[d])) return false;
+    return moved;
+  }
+  /// v is a value whose channels are known, with these in another order and all else as it was: a channel shuffle.
+  static bool shuffles_channels(const Graph& body, const std::map<ValueId, size_t>& axes, ValueId v) {
+    const auto moved = follow_back(body, v, [&](ValueId x) { return axes.count(x) > 0; });
+    if (!moved || axes.at(moved->from) != 1 || moved->after.size() != moved->before.size()) return false;
+    for (size_t d = 0; d < moved->after.size(); ++d)
+      if (d != 1 && !proves_equal(moved->after[d], moved->before[d])) return false;
     return true;
+  }
+  /// The order of the dimensions of output `o` in which a product's results lie as it computes them, rows one after the other, if
+  /// that is not their own: for attention, which reads its operands in any order of rows.
+  Permutation order_of_product(const Node& n, size_t o) const {
+    const Graph& body = *n.body;
+    const Value& out = g_.value(n.outputs[o]);
+    const size_t rank = out.type.rank();
+    const auto reads_rows = [&](NodeId user) {
+      return g_.node(user).body && g_.node(user).attrs.as<FusedAttrs>().kind == "attention";
+    };
+    if (rank < 3 || rank > 5 || g_.is_output(n.outputs[o]) ||
+        !std::all_of(out.users.begin(), out.users.end(), reads_rows))
+      return {};
+    const auto computes = [&](ValueId v) {
+      const Node* p = body.producer(v);
+      return p && p->op->name != "Cast" && !p->op->lowers_as<Movement>();
+    };
+    auto moved = follow_back(body, body.outputs[o], computes);
+    if (!moved) return {};
+    const Index after = along_operand(body, *moved);
+    if (after.empty()) return {};
+    const auto flat = [](const Index& index, const Shape& shape) {
+      Expr at = 0;
+      for (size_t d = 0; d < index.size(); ++d) at = at * shape[d] + index[d];
+      return at;
+    };
+    Shape extents;
+    for (const Expr& i : moved->before) extents.push_back(i.extent());
+    const Expr rows = flat(moved->before, extents);
+    Permutation perm(rank);
+    std::iota(perm.begin(), perm.end(), 0);
+    do {
+      if (proves_equal(flat(permuted(after, perm), permuted(out.type.shape, perm)), rows))
+        return std::is_sorted(perm.begin(), perm.end()) ? Permutation{} : perm;
+    } while (std::next_permutation(perm.begin(), perm.end() - 1));  // the columns stay last
+    return {};
+  }
+  /// `moved`, from the results of a MatMul or what is computed of each: its indices follow the rows of the product's first operand in
+  /// memory, so `before` becomes (a row of that, a column). Returns the indices after the movement; empty: it is no such product.
+  static Index along_operand(const Graph& body, Moved& moved) {
+    const Node* product = body.producer(moved.from);
+    while (product && product->op->name != "MatMul") {
+      const ValueId v = product->inputs.empty() ? ValueId() : product->inputs[0];
+      if (!v.valid() || !same_shape(body.value(v).type.shape, body.value(moved.from).type.shape)) return {};
+      product = body.producer(v);
+    }
+    if (!product || body.value(product->inputs[1]).type.rank() != 2) return {};
+    const auto operand = follow_back(body, product->inputs[0], [&](ValueId v) { return !body.producer(v); });
+    if (!operand) return moved.after;
+    if (operand->after.size() != moved.before.size() || operand->before.empty()) return {};
+    Bindings to;
+    for (size_t d = 0; d + 1 < moved.before.size(); ++d) to[moved.before[d].name()] = operand->after[d];
+    const Expr column = Expr::index("column", moved.before.back().extent());
+    to[moved.before.back().name()] = column;
+    Index after;
+    for (const Expr& e : moved.after) after.push_back(substitute(e, to));
+    moved.before = operand->before;
+    moved.before.back() = column;
+    return after;
   }
   void choose(NodeId id) {
     const Node& n = g_.node(id);
     const auto axes = channel_axes(n);
     std::vector<ValueId> chosen;
+    for (size_t o = 0; o < n.outputs.size() && n.attrs.as<FusedAttrs>().kind == "contraction"; ++o)
+      if (Permutation perm = order_of_product(n, o); !perm.empty()) rows_[n.outputs[o]] = std::move(perm);
     for (size_t o = 0; o < n.outputs.size(); ++o) {
       const auto axis = axes.find(n.body->outputs[o]);
       const bool last = axis != axes.end() ? axis->second == 1 : shuffles_channels(*n.body, axes, n.body->outputs[o]);
@@ -165,7 +239,8 @@ class Assigner {
     if (along_k && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
       return {1, 0};
     if (rank < 3 || reader.inputs.size() < 2 || reader.inputs[1] != weight) return {};
-    if (reader.op->name == "Conv") return reads_channels_last(n, reader.inputs[0]) ? channels_last(rank) : Permutation{};
+    if (reader.op->name == "Conv")
+      return reads_channels_last(n, reader.inputs[0]) ? channels_last(rank) : Permutation{};
     if (reader.op->name != "DepthwiseConv" && reader.op->name != "ConvTranspose") return {};
     Permutation first_last;
     for (size_t d = 1; d < rank; ++d) first_last.push_back(static_cast<int64_t>(d));
@@ -177,23 +252,28 @@ class Assigner {
     const auto it = axes.find(v);
     return it != axes.end() && it->second == 1;
   }
+  /// Empty: its own.
+  Permutation order_of(ValueId v) const {
+    if (const auto it = rows_.find(v); it != rows_.end()) return it->second;
+    return last_.count(v) ? channels_last(g_.value(v).type.rank()) : Permutation{};
+  }
   void apply(NodeId id) {
     for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
       const ValueId v = g_.node(id).inputs[i];
       if (g_.value(v).constant) {
         const Permutation perm = weight_order(g_.node(id), i);
         if (!perm.empty()) set_weight(id, i, perm);
-      } else if (last_.count(v)) {
-        changes_.push_back({id, i, channels_last(g_.value(v).type.rank())});
+      } else if (const Permutation perm = order_of(v); !perm.empty()) {
+        changes_.push_back({id, i, perm});
       }
     }
     Node& n = g_.node(id);
     for (const Change& c : changes_) read_through(*n.body, c.input, c.perm);
     changes_.clear();
     for (size_t o = 0; o < n.outputs.size(); ++o) {
-      if (!last_.count(n.outputs[o])) continue;
+      const Permutation perm = order_of(n.outputs[o]);
+      if (perm.empty()) continue;
       Value& v = g_.value(n.outputs[o]);
-      const Permutation perm = channels_last(v.type.rank());
       write_through(*n.body, o, perm);
       v.type.shape = permuted(v.type.shape, perm);
       changed_ = true;
@@ -217,7 +297,8 @@ class Assigner {
   };
   Graph& g_;
   const TargetTraits& target_;
-  std::set<ValueId> last_;
+  std::set<ValueId> last_;  // channels last
+  std::map<ValueId, Permutation> rows_;  // as a product computes them
   std::map<std::pair<ValueId, Permutation>, ValueId> weights_;
   std::vector<Change> changes_;
   bool changed_ = false;
