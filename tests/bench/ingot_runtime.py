@@ -1,30 +1,57 @@
-"""The C API (runtime/include/ingot/ingot.h) through ctypes, for the scripts of this folder: load an engine file and run it
-on memory that belongs to others, PyTorch's tensors or NumPy's arrays, on their stream and inside their captures.
+"""The C API (runtime/include/ingot/ingot.h) through ctypes, for the scripts of this folder: load an engine file and
+run it on memory that belongs to others, PyTorch's tensors or NumPy's arrays, on their stream and inside their
+captures.
 
     runtime = Runtime("build/release/lib/libingot_runtime.so")
     session = runtime.session("model.ingot", "cuda:0")
     session.enqueue([x], [y], torch.cuda.current_stream().cuda_stream)
 
 Only what has `data_ptr`, `dtype` and `shape` (PyTorch), or `__array_interface__` (NumPy) is a tensor here; it must be
-contiguous, of the type that the engine wants, and on a GPU aligned to 16 bytes. A call that fails raises RuntimeError with
-the library's message. Nothing here is thread-safe beyond what ingot.h says: a session belongs to one thread.
+contiguous, of the type that the engine wants, and on a GPU aligned to 16 bytes. A call that fails raises RuntimeError
+with the library's message. Nothing here is thread-safe beyond what ingot.h says: a session belongs to one thread.
 """
+
 import ctypes
 
 MAX_RANK = 16
-TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
-         "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16}
+TYPES = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "uint16": 4,
+    "int16": 5,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "float64": 11,
+    "uint32": 12,
+    "uint64": 13,
+    "bfloat16": 16,
+}
 NAMES = {number: name for name, number in TYPES.items()}
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_uint64), ("type", ctypes.c_int32), ("rank", ctypes.c_int32),
-                ("dims", ctypes.c_int64 * MAX_RANK)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+        ("type", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("dims", ctypes.c_int64 * MAX_RANK),
+    ]
 
 
 class Binding(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("type", ctypes.c_int32), ("rank", ctypes.c_int32),
-                ("dims", ctypes.c_int64 * MAX_RANK), ("low", ctypes.c_int64 * MAX_RANK), ("high", ctypes.c_int64 * MAX_RANK)]
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("dims", ctypes.c_int64 * MAX_RANK),
+        ("low", ctypes.c_int64 * MAX_RANK),
+        ("high", ctypes.c_int64 * MAX_RANK),
+    ]
 
 
 class LoadOptions(ctypes.Structure):
@@ -32,9 +59,15 @@ class LoadOptions(ctypes.Structure):
 
 
 class SessionOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("no_lanes", ctypes.c_int32), ("no_recordings", ctypes.c_int32),
-                ("max_plans", ctypes.c_int32), ("max_recordings", ctypes.c_int32), ("max_arena_bytes", ctypes.c_uint64),
-                ("synchronous", ctypes.c_int32)]
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("no_lanes", ctypes.c_int32),
+        ("no_recordings", ctypes.c_int32),
+        ("max_plans", ctypes.c_int32),
+        ("max_recordings", ctypes.c_int32),
+        ("max_arena_bytes", ctypes.c_uint64),
+        ("synchronous", ctypes.c_int32),
+    ]
 
 
 _HANDLE, _LIST, _INT = ctypes.c_void_p, ctypes.POINTER(Tensor), ctypes.c_int32
@@ -102,11 +135,14 @@ class Runtime:
         return self.devices[name]
 
     def session(self, path, device, recordings=True):
-        """A session of the engine file at `path`, which is trusted to hold code for this CPU. recordings: CUDA graphs of its own."""
+        """A session of the engine file at `path`, which is trusted to hold code for this CPU. recordings: CUDA graphs
+        of its own."""
         engine, session = ctypes.c_void_p(), ctypes.c_void_p()
         load = LoadOptions(ctypes.sizeof(LoadOptions), 1, 1)
         options = SessionOptions(size=ctypes.sizeof(SessionOptions), no_recordings=not recordings)
-        self.call("ingot_engine_load", str(path).encode(), self.device(device), ctypes.byref(load), ctypes.byref(engine))
+        self.call(
+            "ingot_engine_load", str(path).encode(), self.device(device), ctypes.byref(load), ctypes.byref(engine)
+        )
         try:
             self.call("ingot_session_create", engine, ctypes.byref(options), ctypes.byref(session))
             return Session(self, engine, session)
@@ -134,7 +170,7 @@ class Session:
         """(dims, name of the element type) of each output for these inputs."""
         given, found = _array(inputs), (Tensor * max(1, len(self.outputs)))()
         self.runtime.call("ingot_session_output_dims", self.handle, given, len(inputs), found, len(self.outputs))
-        return [(tuple(found[i].dims[:found[i].rank]), NAMES[found[i].type]) for i in range(len(self.outputs))]
+        return [(tuple(found[i].dims[: found[i].rank]), NAMES[found[i].type]) for i in range(len(self.outputs))]
 
     def bind(self, inputs, outputs, stream=None):
         """A function without arguments that enqueues one run on these tensors, and holds on to them. `stream` is a

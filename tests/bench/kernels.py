@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """Single kernels beside cuBLAS, cuDNN and PyTorch's own, in one process and one run.
 
-usage: kernels.py INGOT LIBRARY OUTDIR [--rows gemm,resnet,…] [--type fp16|bf16|tf32|fp32] [--filter TEXT] [--tile TILE]
-                  [--modes burst,sustained] [--budget SECONDS] [--json FILE] [--csv FILE]
+usage: kernels.py INGOT LIBRARY OUTDIR [--rows gemm,resnet,…] [--type fp16|bf16|tf32|fp32] [--filter TEXT]
+                  [--tile TILE] [--modes burst,sustained] [--budget SECONDS] [--json FILE] [--csv FILE]
 
 INGOT compiles, LIBRARY (libingot_runtime.so) runs. Each row is one operation with what is fused into it. Everything is
-compiled first, many at a time; then Ingot and the peers of a row are measured as timing.py says, all in one round-robin, on
-values of rows.py: several sets of inputs, weights and results, more than the cache holds.
+compiled first, many at a time; then Ingot and the peers of a row are measured as timing.py says, all in one
+round-robin, on values of rows.py: several sets of inputs, weights and results, more than the cache holds.
 
-The error is Ingot's against PyTorch in f64 (relative, Frobenius, the worst of two sets; "share" of results that differ where
-these are integers or only moved). "bars" are times of hand-made kernels from elsewhere. fp32 keeps the accuracy of f32, so its
-peer is PyTorch without tf32; the same with tf32 is shown as well. When the budget is used up the remaining rows are left out,
-and said to be. The same with --device cpu tries the script out without a GPU.
+The error is Ingot's against PyTorch in f64 (relative, Frobenius, the worst of two sets; "share" of results that
+differ where these are integers or only moved). "bars" are times of hand-made kernels from elsewhere. fp32 keeps the
+accuracy of f32, so its peer is PyTorch without tf32; the same with tf32 is shown as well. When the budget is used up
+the remaining rows are left out, and said to be. The same with --device cpu tries the script out without a GPU.
 
 Exits with 1 if any row of Ingot failed or has an error above --tolerance.
 """
+
 import argparse
 import csv
 import datetime
@@ -27,12 +28,13 @@ import time
 
 import torch
 
+import image_rows
 import memory_rows
 import product_rows
 import rows as row_kit
 from ingot_runtime import Runtime
 
-SECTIONS = product_rows.SECTIONS | memory_rows.SECTIONS
+SECTIONS = product_rows.SECTIONS | image_rows.SECTIONS | memory_rows.SECTIONS
 # relative errors that rounding of the kind explains, with room for sums in the kind's precision
 TOLERANCE = {"fp16": 2e-3, "bf16": 1.6e-2, "tf32": 2e-3, "fp32": 1e-5, "int8": 0.0}
 OURS = row_kit.OURS
@@ -75,7 +77,9 @@ def print_means(found):
         ratios = [r for r in (ratio(row, mode) for row in found) if r]
         if ratios:
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            print(f"{mode}: geometric mean {mean:.3f}x of the best peer over {len(ratios)} rows, least {min(ratios):.2f}x")
+            print(
+                f"{mode}: geometric mean {mean:.3f}x of the best peer over {len(ratios)} rows, least {min(ratios):.2f}x"
+            )
 
 
 def target_of(device):
@@ -88,9 +92,18 @@ def target_of(device):
 def describe(args):
     on_gpu = not args.device.startswith("cpu")
     version = subprocess.run([args.ingot, "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    return dict(what="kernels", date=datetime.date.today().isoformat(), device=torch.cuda.get_device_name() if on_gpu else "cpu",
-                torch=torch.__version__, cudnn=torch.backends.cudnn.version() if on_gpu else None, ingot=version, kind=args.type,
-                idle_ms=args.idle, rounds=args.rounds, tile=args.tile)
+    return dict(
+        what="kernels",
+        date=datetime.date.today().isoformat(),
+        device=torch.cuda.get_device_name() if on_gpu else "cpu",
+        torch=torch.__version__,
+        cudnn=torch.backends.cudnn.version() if on_gpu else None,
+        ingot=version,
+        kind=args.type,
+        idle_ms=args.idle,
+        rounds=args.rounds,
+        tile=args.tile,
+    )
 
 
 def write_csv(path, found):
@@ -101,8 +114,19 @@ def write_csv(path, found):
             for mode in ("burst", "sustained"):
                 for name, us in row.get(mode, {}).items():
                     mine = name == OURS
-                    out.writerow([row["section"], row["name"], row["kind"], row["sets"], mode, name, f"{us:.3f}",
-                                  ratio(row, mode) if mine else "", row.get("error", "") if mine else ""])
+                    out.writerow(
+                        [
+                            row["section"],
+                            row["name"],
+                            row["kind"],
+                            row["sets"],
+                            mode,
+                            name,
+                            f"{us:.3f}",
+                            ratio(row, mode) if mine else "",
+                            row.get("error", "") if mine else "",
+                        ]
+                    )
 
 
 def parse_arguments():
@@ -171,7 +195,11 @@ def main():
     print_means(found)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
-            json.dump(describe(args) | dict(compile_seconds=compiling, left_out=len(rows) - len(found), rows=found), f, indent=1)
+            json.dump(
+                describe(args) | dict(compile_seconds=compiling, left_out=len(rows) - len(found), rows=found),
+                f,
+                indent=1,
+            )
     if args.csv:
         write_csv(args.csv, found)
     limit = lambda row: TOLERANCE[row["kind"]] if args.tolerance is None else args.tolerance

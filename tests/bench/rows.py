@@ -1,9 +1,11 @@
 """Rows of kernels.py: one operation with what is fused into it, as an ONNX model, as calls of PyTorch, and measured.
 
-A row has sets of values: inputs and weights of their own for each, so many that they and the results are more than the cache
-(L2) holds; then every call finds its data in memory, as far as MOST_SETS reaches. The model has the operation once for each
-set. Values are drawn from the row's name, so that the model's weights and the peer's are the same without being stored.
+A row has sets of values: inputs and weights of their own for each, so many that they and the results are more than
+the cache (L2) holds; then every call finds its data in memory, as far as MOST_SETS reaches. The model has the
+operation once for each set. Values are drawn from the row's name, so that the model's weights and the peer's are the
+same without being stored.
 """
+
 import concurrent.futures
 import dataclasses
 import os
@@ -20,21 +22,35 @@ import timing
 FOOTPRINT = 150e6  # bytes of all sets: the H200's L2 holds 60 MB
 MOST_SETS = 24
 OURS = "Ingot"
-TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32, "int8": torch.int8}
-ONNX = {torch.float16: TensorProto.FLOAT16, torch.bfloat16: TensorProto.BFLOAT16, torch.float32: TensorProto.FLOAT,
-        torch.int8: TensorProto.INT8, torch.int32: TensorProto.INT32}
+TORCH = {
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "tf32": torch.float32,
+    "fp32": torch.float32,
+    "int8": torch.int8,
+}
+ONNX = {
+    torch.float16: TensorProto.FLOAT16,
+    torch.bfloat16: TensorProto.BFLOAT16,
+    torch.float32: TensorProto.FLOAT,
+    torch.int8: TensorProto.INT8,
+    torch.int32: TensorProto.INT32,
+}
 
 
 @dataclasses.dataclass
 class Spec:
     """A tensor of normal values times `scale`, or of bytes of every value."""
+
     shape: tuple
     scale: float = 1.0
 
 
 @dataclasses.dataclass
 class Candidate:
-    """A call of PyTorch on a set's values. counts: a peer; else it is shown beside them. tf32: allowed; None: as the kind says."""
+    """A call of PyTorch on a set's values. counts: a peer; else it is shown beside them. tf32: allowed; None: as the
+    kind says."""
+
     name: str
     call: object
     counts: bool = True
@@ -46,30 +62,34 @@ class Row:
     section: str
     name: str
     kind: str
-    flops: float            # of one call
-    moved: float            # bytes of one call: everything in and out once
-    inputs: dict            # name: Spec
-    weights: dict           # name: Spec
-    nodes: object           # (dict from name to the set's ONNX name, list of names of results) -> ONNX nodes
+    flops: float  # of one call
+    moved: float  # bytes of one call: everything in and out once
+    inputs: dict  # name: Spec
+    weights: dict  # name: Spec
+    nodes: object  # (dict from name to the set's ONNX name, list of names of results) -> ONNX nodes
     candidates: list
-    reference: object       # (dict of tensors of f64) -> result or tuple of results
+    reference: object  # (dict of tensors of f64) -> result or tuple of results
     outputs: int = 1
-    output_type: object = None   # PyTorch's; None: the kind's
-    constants: dict = dataclasses.field(default_factory=dict)   # name: NumPy array, for all sets
+    output_type: object = None  # PyTorch's; None: the kind's
+    constants: dict = dataclasses.field(default_factory=dict)  # name: NumPy array, for all sets
     prepare: object = None  # (dict) -> dict: the peer's own form of the values, made once
-    summed: bool = False    # the model's only result is the sum of all sets', each a small part: see memory_rows.py, `probe`
-    exact: bool = False     # the error is the share of results that differ from the reference
+    summed: bool = (
+        False  # the model's only result is the sum of all sets', each a small part: see memory_rows.py, `probe`
+    )
+    exact: bool = False  # the error is the share of results that differ from the reference
     sets: int = 0
-    bars: dict = dataclasses.field(default_factory=dict)   # what to compare with in fp16: microseconds
-    count: int = 1          # times that a network has it
+    bars: dict = dataclasses.field(default_factory=dict)  # what to compare with in fp16: microseconds
+    count: int = 1  # times that a network has it
 
     def __post_init__(self):
-        self.bars = {n: us for n, us in self.bars.items() if us and self.kind == "fp16"}  # hand-made kernels are of fp16
+        self.bars = {
+            n: us for n, us in self.bars.items() if us and self.kind == "fp16"
+        }  # hand-made kernels are of fp16
         self.sets = self.sets or max(1, min(MOST_SETS, 1 + int(FOOTPRINT // self.moved)))
 
     def results(self, i):
         """Names of set i's results."""
-        return [f"{name}{i}" for name in "yz"[:self.outputs]]
+        return [f"{name}{i}" for name in "yz"[: self.outputs]]
 
     def values(self, device, inputs=True):
         """A dict of tensors for each set; the weights alone do not depend on whether inputs are drawn."""
@@ -82,9 +102,13 @@ class Row:
                     sets.append({})
                 for name, spec in specs.items():
                     if dtype == torch.int8:
-                        sets[i][name] = torch.randint(-128, 128, spec.shape, generator=generator, device=device, dtype=dtype)
+                        sets[i][name] = torch.randint(
+                            -128, 128, spec.shape, generator=generator, device=device, dtype=dtype
+                        )
                     else:
-                        sets[i][name] = (torch.randn(spec.shape, generator=generator, device=device) * spec.scale).to(dtype)
+                        sets[i][name] = (torch.randn(spec.shape, generator=generator, device=device) * spec.scale).to(
+                            dtype
+                        )
         return sets
 
 
@@ -116,11 +140,29 @@ def write_model(row, path, device):
 
 def compile_model(model, file, kind, args):
     """None, or why it failed."""
-    command = [args.ingot, "compile", model, "-o", file, "--target", args.target, "--streams", "1", "--no-ptx", "--no-refit"]
+    command = [
+        args.ingot,
+        "compile",
+        model,
+        "-o",
+        file,
+        "--target",
+        args.target,
+        "--streams",
+        "1",
+        "--no-ptx",
+        "--no-refit",
+    ]
     environment = dict(os.environ, **({"INGOT_TILE": args.tile} if args.tile else {}))
     try:
-        done = subprocess.run(command + (["--precision", "tf32"] if kind == "tf32" else []), capture_output=True, text=True,
-                              timeout=args.compile_seconds, env=environment, check=False)
+        done = subprocess.run(
+            command + (["--precision", "tf32"] if kind == "tf32" else []),
+            capture_output=True,
+            text=True,
+            timeout=args.compile_seconds,
+            env=environment,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return f"compiling took more than {args.compile_seconds} s"
     finally:
@@ -144,11 +186,16 @@ def flat(value):
 
 
 def error_of(row, sets, outputs):
-    """The largest relative error (Frobenius) of the first and the last set, against f64 (or the share of results that differ)."""
+    """The largest relative error (Frobenius) of the first and the last set, against f64 (or the share of results that
+    differ)."""
     if row.summed:
         pairs = [(outputs["sum"], sum(reference_of(row, values)[0] for values in sets))]
     else:
-        pairs = [(outputs[name], want) for i in {0, len(sets) - 1} for name, want in zip(row.results(i), reference_of(row, sets[i]))]
+        pairs = [
+            (outputs[name], want)
+            for i in {0, len(sets) - 1}
+            for name, want in zip(row.results(i), reference_of(row, sets[i]))
+        ]
     worst = 0.0
     for got, want in pairs:
         got = got.double()
@@ -200,6 +247,7 @@ class Measurement:
         def one_pass():
             with timing.tf32_allowed(self.row.kind == "tf32" if candidate.tf32 is None else candidate.tf32):
                 return [candidate.call(s) for s in self.peer_sets]  # all results live: each has a place of its own
+
         return one_pass
 
     def run(self, file, problem):
@@ -213,8 +261,18 @@ class Measurement:
             self.attempt(candidate.name, lambda c=candidate: self.peer(c))
         heavy = row.flops > 2e9 or row.moved > 50e6
         us = lambda times: {n: 1e3 * t / row.sets for n, t in times.items()}
-        found = dict(section=row.section, name=row.name, kind=row.kind, sets=row.sets, flops=row.flops, moved=row.moved, count=row.count,
-                     bars=row.bars, peers=[c.name for c in row.candidates if c.counts], failures=self.failures)
+        found = dict(
+            section=row.section,
+            name=row.name,
+            kind=row.kind,
+            sets=row.sets,
+            flops=row.flops,
+            moved=row.moved,
+            count=row.count,
+            bars=row.bars,
+            peers=[c.name for c in row.candidates if c.counts],
+            failures=self.failures,
+        )
         if self.samples and "burst" in args.modes:
             found["burst"] = us(timing.burst(self.samples, args.idle if heavy else args.idle / 4, args.rounds))
         if self.samples and "sustained" in args.modes and self.device != "cpu":

@@ -1,23 +1,24 @@
 """How the scripts of this folder measure: candidates in a round-robin, on a GPU as CUDA graphs between two events.
 
-A candidate is a function that makes one pass over its sets of inputs. On a GPU its pass is captured, as often as makes a
-graph of about GRAPH_MS, and a sample is the time of one replay divided by that number. A kernel that only waits goes before
-the first event, so that the host's part of the launch is hidden for all candidates alike.
+A candidate is a function that makes one pass over its sets of inputs. On a GPU its pass is captured, as often as
+makes a graph of about GRAPH_MS, and a sample is the time of one replay divided by that number. A kernel that only
+waits goes before the first event, so that the host's part of the launch is hidden for all candidates alike.
 
-burst      every sample comes after some idle time, one candidate after the other, in an order that rotates. A card that its
-           power limit slows down under load runs at its full clock here, whoever comes first.
+burst      every sample comes after some idle time, one candidate after the other, in an order that rotates. A card
+           that its power limit slows down under load runs at its full clock here, whoever comes first.
 sustained  replays of all candidates in turns, back to back, after a time of the same work: at the power limit, shared.
 
 On a CPU a sample is one pass by the wall clock, and there is no sustained mode.
 """
+
 import contextlib
 import statistics
 import time
 
 import torch
 
-GRAPH_MS = 1.0      # of one sample: short enough to keep the clock, long enough that its ends do not count
-MOST_PASSES = 400   # in one graph
+GRAPH_MS = 1.0  # of one sample: short enough to keep the clock, long enough that its ends do not count
+MOST_PASSES = 400  # in one graph
 WAIT_CYCLES = 400_000  # of the kernel before the first event, about 0.2 ms
 
 
