@@ -58,13 +58,17 @@ def images(call):
     return peers, lambda v: call(dict(v, x=v["x"].permute(0, 3, 1, 2))).permute(0, 2, 3, 1)
 
 
+MOST_PROBED = 16
+
+
 def sets_at(batch, moved):
+    """Row.sets: at batch 1 what stays in the cache together, else 0."""
     return max(1, min(MOST_SETS, int(25e6 // moved))) if batch == 1 else 0
 
 
 def probed_sets(batch, moved):
-    """So many that the kernel behind all of them does not count."""
-    return sets_at(batch, moved) or max(8, min(MOST_SETS, 1 + int(FOOTPRINT // moved)))
+    """So many that the kernel behind all of them counts little, and no more than one kernel reads."""
+    return min(MOST_PROBED, sets_at(batch, moved) or max(8, 1 + int(FOOTPRINT // moved)))
 
 
 PROBE = {"first": np.array([-1, 0]), "end": np.array([1 << 30, 1 << 30]), "axes": np.array([0, 2])}
