@@ -161,9 +161,16 @@ def selected(args):
                 yield row
 
 
+def write_json(path, value):
+    """Replaces the file as a whole."""
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        json.dump(value, f, indent=1)
+    os.replace(path + ".part", path)
+
+
 def measure_all(rows, args):
-    """Rows as found, and seconds of compiling. Ends early when the device has failed or the budget is used up."""
-    start, found, runtime = time.monotonic(), [], Runtime(args.library)
+    """Rows as found, written after each of them. Ends early when the device has failed or the budget is used up."""
+    start, found, runtime, about = time.monotonic(), [], Runtime(args.library), describe(args)
     files = row_kit.compile_rows(rows, args)
     compiling = time.monotonic() - start
     print(f"{len(rows)} rows compiled in {compiling:.0f} s", flush=True)
@@ -173,6 +180,8 @@ def measure_all(rows, args):
             continue
         found.append(row_kit.Measurement(row, args, runtime).run(file, problem))
         print_row(found[-1])
+        if args.json:
+            write_json(args.json, about | dict(compile_seconds=compiling, left_out=len(rows) - len(found), rows=found))
         if not problem:
             os.remove(file)
         if not args.device.startswith("cpu"):
@@ -182,7 +191,7 @@ def measure_all(rows, args):
             except RuntimeError as e:
                 print(f"the device failed: {e}", flush=True)
                 break
-    return found, compiling
+    return found
 
 
 def main():
@@ -191,15 +200,8 @@ def main():
     torch.set_grad_enabled(False)
     os.makedirs(args.out, exist_ok=True)
     rows = list(selected(args))
-    found, compiling = measure_all(rows, args)
+    found = measure_all(rows, args)
     print_means(found)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as f:
-            json.dump(
-                describe(args) | dict(compile_seconds=compiling, left_out=len(rows) - len(found), rows=found),
-                f,
-                indent=1,
-            )
     if args.csv:
         write_csv(args.csv, found)
     limit = lambda row: TOLERANCE[row["kind"]] if args.tolerance is None else args.tolerance

@@ -34,7 +34,7 @@ import torch
 import model_zoo
 import timing
 from ingot_runtime import Runtime
-from kernels import print_means, ratio, target_of
+from kernels import print_means, ratio, target_of, write_json
 from rows import OURS
 
 TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "tf32": torch.float32}
@@ -334,6 +334,13 @@ def parse_arguments():
     return args
 
 
+def save(found, args):
+    if args.json:
+        name = "cpu" if args.device == "cpu" else torch.cuda.get_device_name()
+        about = dict(what="models", date=datetime.date.today().isoformat(), device=name, torch=torch.__version__)
+        write_json(args.json, about | dict(rows=found))
+
+
 def measure_all(args):
     end, found = time.monotonic() + args.budget, []
     children = [Child(name, args) for name in args.models.split(",")]
@@ -349,9 +356,11 @@ def measure_all(args):
         for row in child.rows(min(90, end + 10 - time.monotonic())):
             found.append(row)
             print_row(row)
+            save(found, args)
     for row in found if args.profile else []:
         if time.monotonic() < end and OURS in row["burst"]:
             profile(row, args)
+            save(found, args)
     return found
 
 
@@ -372,20 +381,6 @@ def main():
         r["name"] for r in found if not r.get("error", float("nan")) <= WORSE_THAN_PEER * max(r["peer_error"], 1e-6)
     ]
     missing = len(args.models.split(",")) * len(args.types.split(",")) * len(args.batches.split(",")) - len(found)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as f:
-            name = "cpu" if args.device == "cpu" else torch.cuda.get_device_name()
-            json.dump(
-                dict(
-                    what="models",
-                    date=datetime.date.today().isoformat(),
-                    device=name,
-                    torch=torch.__version__,
-                    rows=found,
-                ),
-                f,
-                indent=1,
-            )
     if wrong or missing:
         print(f"{missing} rows missing, {len(wrong)} failed or wrong: {', '.join(wrong)}", file=sys.stderr)
     return 1 if wrong or missing else 0
