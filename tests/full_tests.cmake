@@ -114,6 +114,8 @@ add_test(NAME page COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 pyt
 set_tests_properties(page PROPERTIES LABELS "page" TIMEOUT 300 SKIP_RETURN_CODE 77)
 add_test(NAME installed_runtime COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/installed_runtime_test.sh ${CMAKE_BINARY_DIR} $<TARGET_FILE:ingot> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(installed_runtime PROPERTIES LABELS "runtime" TIMEOUT 300)
+add_test(NAME python_runtime COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 python3 ${CMAKE_CURRENT_SOURCE_DIR}/python_runtime_test.py $<TARGET_FILE:ingot> $<TARGET_FILE:ingot_runtime_shared> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(python_runtime PROPERTIES LABELS "runtime")
 add_test(NAME many_targets COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/many_targets_test.sh $<TARGET_FILE:ingot> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(many_targets PROPERTIES LABELS "nvrtc" TIMEOUT 600 SKIP_RETURN_CODE 77)
 add_test(NAME shared_store COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/shared_store_test.sh $<TARGET_FILE:ingot> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -1,239 +1,215 @@
 #!/usr/bin/env python3
-"""Single kernels on a GPU beside cuBLAS, cuDNN and PyTorch's attention, in one run.
+"""Single kernels beside cuBLAS, cuDNN and PyTorch's own, in one process and one run.
 
-usage: kernels.py INGOT OUTDIR [--rows gemm,conv,attention,rows] [--filter TEXT] [--type fp16|bf16|tf32|fp32] [--tile TILE]
+usage: kernels.py INGOT LIBRARY OUTDIR [--rows gemm,resnet,…] [--type fp16|bf16|tf32|fp32] [--filter TEXT]
+                  [--tile TILE] [--modes burst,sustained] [--budget SECONDS] [--json FILE] [--csv FILE]
 
-Each row is one operation with what is fused into it. Several of it, on inputs of their own (so that inputs come from memory
-as far as L2 does not hold all of them), are one CUDA graph, for the peer as for Ingot; the figure is the median time of the
-graph divided by their number. Ingot compiles an ONNX model of the row with its sizes fixed. Random inputs; Ingot's result is compared with
-PyTorch's in fp32 (relative Frobenius error). --tile forces one tile (INGOT_TILE), for experiments.
+INGOT compiles, LIBRARY (libingot_runtime.so) runs. Each row is one operation with what is fused into it. Everything is
+compiled first, many at a time; then Ingot and the peers of a row are measured as timing.py says, all in one
+round-robin, on values of rows.py: several sets of inputs, weights and results, more than the cache holds.
+
+The error is Ingot's against PyTorch in f64 (relative, Frobenius, the worst of two sets; "share" of results that
+differ where these are integers or only moved). "bars" are times of hand-made kernels from elsewhere. fp32 keeps the
+accuracy of f32, so its peer is PyTorch without tf32; the same with tf32 is shown as well. When the budget is used up
+the remaining rows are left out, and said to be. The same with --device cpu tries the script out without a GPU.
+
+Exits with 1 if any row of Ingot failed or has an error above --tolerance.
 """
-import argparse, json, os, subprocess, sys, time
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+
+import argparse
+import csv
+import datetime
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+
 import torch
-import torch.nn.functional as F
 
-GEMMS = [(8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (1024, 1024, 1024), (512, 512, 512),
-         (8192, 3072, 768), (8192, 768, 3072), (12608, 768, 768), (12608, 768, 3072), (12608, 3072, 768), (128, 3072, 768), (128, 768, 3072),
-         (128, 768, 768), (64, 4096, 4096), (1, 4096, 4096)]
-CONVS = [(64, 64, 56, 1, 1), (64, 64, 56, 3, 1), (256, 64, 56, 1, 1), (64, 256, 56, 1, 1), (128, 128, 28, 3, 1),
-         (256, 256, 14, 3, 1), (512, 512, 7, 3, 1), (512, 2048, 7, 1, 1), (3, 64, 224, 7, 2), (128, 128, 56, 3, 2)]
-# batch, heads, heads of keys, queries, keys, channels, causal
-ATTENTION = [(1, 12, 12, 128, 128, 64, 0), (64, 12, 12, 128, 128, 64, 0), (64, 12, 12, 197, 197, 64, 0), (8, 12, 12, 512, 512, 64, 0),
-             (4, 16, 16, 4096, 4096, 128, 0), (8, 12, 12, 512, 512, 64, 1), (64, 12, 12, 512, 512, 64, 1), (2, 16, 16, 4096, 4096, 128, 1),
-             (1, 32, 8, 1, 4096, 128, 0), (8, 32, 8, 1, 4096, 128, 0), (32, 32, 8, 1, 4096, 128, 0), (1, 12, 12, 1, 1024, 64, 0),
-             (1, 32, 8, 1, 32768, 128, 0), (4, 32, 8, 4, 4096, 128, 0)]
-ROWS = [(8192, 768), (12608, 768), (65536, 1024), (4096, 32000)]
-SECONDS = 0.15   # of measurement, for both: sustained work lowers the card's clock
-TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
-ONNX = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16, "tf32": TensorProto.FLOAT, "fp32": TensorProto.FLOAT}
+import image_rows
+import memory_rows
+import product_rows
+import rows as row_kit
+from ingot_runtime import Runtime
+
+SECTIONS = product_rows.SECTIONS | image_rows.SECTIONS | memory_rows.SECTIONS
+# relative errors that rounding of the kind explains, with room for sums in the kind's precision
+TOLERANCE = {"fp16": 2e-3, "bf16": 1.6e-2, "tf32": 2e-3, "fp32": 1e-5, "int8": 0.0}
+OURS = row_kit.OURS
 
 
-class Row:
-    """A model with `copies` inputs `x0`..., the peer's function of one of them, and what it costs."""
-
-    def __init__(self, name, kind, shape, flops, moved):
-        self.name, self.kind, self.shape, self.flops, self.moved = name, kind, shape, flops, moved
-        self.copies = 2 if moved > 1 << 26 else 8
-        self.weights, self.extra = {}, {}     # shared by all copies; one for each copy
-        self.nodes = None                      # (input, extras, output) -> ONNX nodes
-        self.peer = None                       # (x, weights, extras) -> y
-
-    def model(self, path):
-        kind, nodes, inputs, outputs = ONNX[self.kind], [], [], []
-        for i in range(self.copies):
-            names = {e: f"{e}{i}" for e in self.extra}
-            inputs.append(helper.make_tensor_value_info(f"x{i}", kind, self.shape))
-            inputs += [helper.make_tensor_value_info(names[e], kind, list(t.shape)) for e, t in self.extra.items()]
-            outputs.append(helper.make_empty_tensor_value_info(f"y{i}"))
-            nodes += self.nodes(f"x{i}", names, f"y{i}")
-        tensors = []
-        for name, w in self.weights.items():
-            tensor = numpy_helper.from_array(w.cpu().numpy().astype(np.float32), name)
-            if self.kind == "fp16":
-                tensor = numpy_helper.from_array(w.cpu().numpy().astype(np.float16), name)
-            if self.kind == "bf16":
-                bits = w.to(torch.bfloat16).view(torch.int16).cpu().numpy()
-                tensor = helper.make_tensor(name, TensorProto.BFLOAT16, list(w.shape), bits.tobytes(), raw=True)
-            tensors.append(tensor)
-        for o in outputs:
-            o.type.tensor_type.elem_type = kind
-        graph = helper.make_graph(nodes, "row", inputs, outputs, tensors)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
+def best_peer(row, mode):
+    times = [row[mode][p] for p in row["peers"] if p in row.get(mode, {})]
+    return min(times) if times else None
 
 
-def rand(*shape, scale=1.0):
-    return torch.randn(*shape, device="cuda") * scale
+def ratio(row, mode):
+    """How many times as fast as the best peer; None where one of them is missing."""
+    ours, peer = row.get(mode, {}).get(OURS), best_peer(row, mode)
+    return peer / ours if ours and peer else None
 
 
-def gemm_rows(kind):
-    for m, n, k in GEMMS:
-        for tail in ("plain", "gelu", "residual"):
-            size = 4 if kind in ("tf32", "fp32") else 2
-            row = Row(f"gemm {m}x{n}x{k} {tail}", kind, [m, k], 2 * m * n * k, size * (m * k + n * k + m * n))
-            row.weights["w"] = rand(n, k, scale=k ** -0.5)
-            if tail != "plain":
-                row.weights["bias"] = rand(n)
-            if tail == "residual":
-                row.extra["r"] = rand(m, n)
-                row.moved += size * m * n
-
-            def nodes(x, extra, y, tail=tail):
-                out = [helper.make_node("Gemm", [x, "w"] + (["bias"] if tail != "plain" else []), [y if tail == "plain" else y + "p"], transB=1)]
-                if tail == "gelu":
-                    out.append(helper.make_node("Gelu", [y + "p"], [y]))
-                if tail == "residual":
-                    out.append(helper.make_node("Add", [y + "p", extra["r"]], [y]))
-                return out
-
-            def peer(x, w, extra, tail=tail):
-                y = F.linear(x, w["w"], w.get("bias"))
-                return F.gelu(y) if tail == "gelu" else y + extra["r"] if tail == "residual" else y
-
-            row.nodes, row.peer = nodes, peer
-            yield row
+def rate(row, us):
+    if row["flops"] > 100 * row["moved"]:
+        return f"{row['flops'] / us / 1e6:.0f} TF"
+    return f"{row['moved'] / us / 1e6:.2f} TB/s"
 
 
-def conv_rows(kind):
-    for batch in (1, 8, 64):
-        for c, o, size, filt, stride in CONVS:
-            pad, out = filt // 2, (size + 2 * (filt // 2) - filt) // stride + 1
-            row = Row(f"conv b{batch} {c}>{o} {size}x{size} f{filt} s{stride} relu", kind, [batch, c, size, size],
-                      2 * batch * out * out * o * c * filt * filt, 2 * (batch * c * size * size + batch * o * out * out + o * c * filt * filt))
-            row.weights["w"] = rand(o, c, filt, filt, scale=(c * filt * filt) ** -0.5)
-            row.weights["bias"] = rand(o)
-            row.nhwc = True
-
-            def nodes(x, extra, y, filt=filt, stride=stride, pad=pad):
-                return [helper.make_node("Transpose", [x], [y + "t"], perm=[0, 3, 1, 2]),
-                        helper.make_node("Conv", [y + "t", "w", "bias"], [y + "c"], kernel_shape=[filt, filt], strides=[stride, stride], pads=[pad] * 4),
-                        helper.make_node("Relu", [y + "c"], [y + "r"]), helper.make_node("Transpose", [y + "r"], [y], perm=[0, 2, 3, 1])]
-
-            def peer(x, w, extra, stride=stride, pad=pad):
-                return F.relu(F.conv2d(x.permute(0, 3, 1, 2), w["w"].contiguous(memory_format=torch.channels_last), w["bias"], stride, pad)).permute(0, 2, 3, 1)
-
-            row.shape = [batch, size, size, c]
-            row.nodes, row.peer = nodes, peer
-            yield row
+def print_row(row):
+    for mode in ("burst", "sustained"):
+        if mode not in row:
+            continue
+        text = "  ".join(f"{name} {us:.2f}" for name, us in row[mode].items())
+        if OURS in row[mode]:
+            text += f"  {rate(row, row[mode][OURS])}"
+            error = f"{row['error']:.1e}" if "error" in row else "?"
+            text += f"  {ratio(row, mode) or float('nan'):.2f}x  error {error}"
+        bars = "  ".join(f"{name} {us}" for name, us in row["bars"].items())
+        print(f"{row['name']:44} {row['sets']:2} {mode:9} {text}{'  | ' + bars if bars else ''}", flush=True)
+    for name, why in row["failures"].items():
+        print(f"{row['name']:44}    {name} failed: {why}", flush=True)
 
 
-def attention_rows(kind):
-    for b, h, g, m, n, d, causal in ATTENTION:
-        pairs = m * (m + 1) // 2 if causal else m * n
-        name = f"attention {b}x{h}x{m}x{d}" if (g, n) == (h, m) else f"attention {b}x{h}/{g}x{m}/{n}x{d}"
-        size = 4 if kind == "tf32" else 2
-        row = Row(name + (" causal" if causal else ""), kind, [b, h, m, d], 4 * b * h * pairs * d, size * 2 * b * d * (h * m + g * n))
-        row.extra = {"k": rand(b, g, n, d), "v": rand(b, g, n, d)}
-        row.nodes = lambda x, extra, y, causal=causal: [helper.make_node("Attention", [x, extra["k"], extra["v"]], [y], is_causal=causal)]
-        row.peer = lambda x, w, extra, c=bool(causal), grouped=g != h: F.scaled_dot_product_attention(x, extra["k"], extra["v"], is_causal=c, enable_gqa=grouped)
-        yield row
+def print_means(found):
+    for mode in ("burst", "sustained"):
+        ratios = [r for r in (ratio(row, mode) for row in found) if r]
+        if ratios:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            print(
+                f"{mode}: geometric mean {mean:.3f}x of the best peer over {len(ratios)} rows, least {min(ratios):.2f}x"
+            )
 
 
-def row_rows(kind):
-    for rows, columns in ROWS:
-        for what in ("layernorm", "softmax"):
-            row = Row(f"{what} {rows}x{columns}", kind, [rows, columns], 0, 2 * 2 * rows * columns)
-            if what == "layernorm":
-                row.weights = {"w": rand(columns), "bias": rand(columns)}
-                row.nodes = lambda x, extra, y: [helper.make_node("LayerNormalization", [x, "w", "bias"], [y], axis=-1)]
-                row.peer = lambda x, w, extra, c=columns: F.layer_norm(x, (c,), w["w"], w["bias"])
-            else:
-                row.nodes = lambda x, extra, y: [helper.make_node("Softmax", [x], [y], axis=-1)]
-                row.peer = lambda x, w, extra: F.softmax(x, -1)
-            yield row
+def target_of(device):
+    if device.startswith("cpu"):
+        return "cpu"
+    major, minor = torch.cuda.get_device_capability(int(device.split(":")[1]))
+    return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
 
 
-MAKERS = {"gemm": gemm_rows, "conv": conv_rows, "attention": attention_rows, "rows": row_rows}
+def describe(args):
+    on_gpu = not args.device.startswith("cpu")
+    version = subprocess.run([args.ingot, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    return dict(
+        what="kernels",
+        date=datetime.date.today().isoformat(),
+        device=torch.cuda.get_device_name() if on_gpu else "cpu",
+        torch=torch.__version__,
+        cudnn=torch.backends.cudnn.version() if on_gpu else None,
+        ingot=version,
+        kind=args.type,
+        idle_ms=args.idle,
+        rounds=args.rounds,
+        tile=args.tile,
+    )
 
 
-def graph_ms(call, seconds=SECONDS):
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream), torch.no_grad():
-        call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph):
-        call()
-    times, start = [], time.time()
-    while time.time() - start < seconds:
-        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return sorted(times)[len(times) // 2]
+def write_csv(path, found):
+    with open(path, "w", newline="", encoding="utf-8") as f:
+        out = csv.writer(f)
+        out.writerow(["section", "name", "type", "sets", "mode", "candidate", "us", "ratio to the best peer", "error"])
+        for row in found:
+            for mode in ("burst", "sustained"):
+                for name, us in row.get(mode, {}).items():
+                    mine = name == OURS
+                    out.writerow(
+                        [
+                            row["section"],
+                            row["name"],
+                            row["kind"],
+                            row["sets"],
+                            mode,
+                            name,
+                            f"{us:.3f}",
+                            ratio(row, mode) if mine else "",
+                            row.get("error", "") if mine else "",
+                        ]
+                    )
 
 
-def measure(ingot, out, row, env):
-    path, dtype = f"{out}/row.onnx", TORCH[row.kind]
-    precision = ["--precision", "tf32"] if row.kind == "tf32" else []
-    xs = [rand(*row.shape).to(dtype) for _ in range(row.copies)]
-    extras = [{e: rand(*t.shape).to(dtype) for e, t in row.extra.items()} for _ in range(row.copies)]
-    weights = {name: w.to(dtype) for name, w in row.weights.items()}
-    peer = graph_ms(lambda: [row.peer(x, weights, e) for x, e in zip(xs, extras)]) / row.copies
-    command = [ingot, "bench", path, "--device", "cuda:0", "--io", "device", "--streams", "1", "--duration", str(SECONDS), "--json"] + precision
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
-    try:
-        ours = json.loads(done.stdout)["p50_ms"] / row.copies
-    except (ValueError, KeyError):
-        return peer, None, done.stderr.strip().split("\n")[-1]
-    return peer, ours, error(ingot, out, row, xs[0], extras[0], env, precision)
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ingot")
+    parser.add_argument("library", metavar="LIBRARY", help="libingot_runtime.so")
+    parser.add_argument("out", metavar="OUTDIR", help="for models while they are compiled; best in memory")
+    parser.add_argument("--rows", default=",".join(SECTIONS), help="sections (default: %(default)s)")
+    parser.add_argument("--filter", default="", help="only rows whose name holds one of these, separated by commas")
+    parser.add_argument("--type", default="fp16", choices=row_kit.TORCH)
+    parser.add_argument("--tile", default="", help="forces one tile (INGOT_TILE), for experiments")
+    parser.add_argument("--modes", default="burst", help="burst, sustained or both (default: %(default)s)")
+    parser.add_argument("--idle", type=float, default=80, help="ms before a sample; a quarter of it for small rows")
+    parser.add_argument("--rounds", type=int, default=7, help="samples of each candidate in bursts")
+    parser.add_argument("--sustain", type=float, default=0.15, help="seconds of each candidate when sustained")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds for all of it")
+    parser.add_argument("--compile-seconds", type=float, default=100, help="for one row")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4), help="compilers at a time")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--tolerance", type=float, help="largest error; default: by type")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--csv", metavar="FILE")
+    args = parser.parse_args()
+    args.target = target_of(args.device)
+    return args
 
 
-def error(ingot, out, row, x, extra, env, precision):
-    inputs = [f"{name}{i}" for i in range(row.copies) for name in ["x", *extra]]
-    command = [ingot, "run", f"{out}/row.onnx", "--device", "cuda:0", "--output-dir", out] + precision
-    if row.kind == "bf16" or x.numel() > 1 << 25:
-        return None
-    for name, t in {"x": x, **extra}.items():
-        np.save(f"{out}/{name}.npy", t.cpu().numpy())
-    for name in inputs:
-        command += ["--input", f"{name}={out}/{name[0]}.npy"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
-    if done.returncode:
-        return done.stderr.strip().split("\n")[-1]
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    want = row.peer(x.float(), {n: w.to(TORCH[row.kind]).float() for n, w in row.weights.items()}, {e: t.float() for e, t in extra.items()})
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = row.kind == "tf32"
-    got = torch.from_numpy(np.load(f"{out}/y0.npy").astype(np.float32)).cuda()
-    return ((got - want).norm() / want.norm()).item()
+def selected(args):
+    for section in args.rows.split(","):
+        for row in SECTIONS[section]("int8" if section == "bytes" else args.type):
+            if any(text in row.name for text in args.filter.split(",")):
+                yield row
+
+
+def write_json(path, value):
+    """Replaces the file as a whole."""
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        json.dump(value, f, indent=1)
+    os.replace(path + ".part", path)
+
+
+def measure_all(rows, args):
+    """Rows as found, written after each of them. Ends early when the device has failed or the budget is used up."""
+    start, found, runtime, about = time.monotonic(), [], Runtime(args.library), describe(args)
+    files = row_kit.compile_rows(rows, args)
+    compiling = time.monotonic() - start
+    print(f"{len(rows)} rows compiled in {compiling:.0f} s", flush=True)
+    for row, (file, problem) in zip(rows, files):
+        if time.monotonic() - start > args.budget:
+            print(f"{row.name:44}    not measured: out of time", flush=True)
+            continue
+        found.append(row_kit.Measurement(row, args, runtime).run(file, problem))
+        print_row(found[-1])
+        if args.json:
+            write_json(args.json, about | dict(compile_seconds=compiling, left_out=len(rows) - len(found), rows=found))
+        if not problem:
+            os.remove(file)
+        if not args.device.startswith("cpu"):
+            torch.cuda.empty_cache()
+            try:
+                torch.cuda.synchronize()
+            except RuntimeError as e:
+                print(f"the device failed: {e}", flush=True)
+                break
+    return found
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("ingot")
-    parser.add_argument("out")
-    parser.add_argument("--rows", default="gemm,conv,attention,rows")
-    parser.add_argument("--filter", default="")
-    parser.add_argument("--type", default="fp16", choices=TORCH)
-    parser.add_argument("--tile", default="")
-    args = parser.parse_args()
+    args = parse_arguments()
     torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.type == "tf32"
+    torch.set_grad_enabled(False)
     os.makedirs(args.out, exist_ok=True)
-    env = dict(os.environ, **({"INGOT_TILE": args.tile} if args.tile else {}))
-    ratios = []
-    for maker in args.rows.split(","):
-        for row in MAKERS[maker](args.type):
-            if args.filter not in row.name:
-                continue
-            torch.manual_seed(0)
-            row.model(f"{args.out}/row.onnx")
-            peer, ours, err = measure(args.ingot, args.out, row, env)
-            rate = lambda ms: f"{row.flops / ms / 1e9:6.0f} TF" if row.flops and row.flops / row.moved > 100 else f"{row.moved / ms / 1e9:6.2f} TB/s"
-            if ours is None:
-                print(f"{row.name:42} peer {peer * 1000:8.1f} us  ours failed: {err}", flush=True)
-                continue
-            ratios.append(peer / ours)
-            shown = f"{err:.1e}" if isinstance(err, float) else str(err)
-            print(f"{row.name:42} peer {peer * 1000:8.1f} us {rate(peer)}  ours {ours * 1000:8.1f} us {rate(ours)}  {peer / ours:5.2f}x  error {shown}", flush=True)
-    if ratios:
-        print(f"geometric mean {np.exp(np.mean(np.log(ratios))):.3f}x over {len(ratios)} rows")
+    rows = list(selected(args))
+    found = measure_all(rows, args)
+    print_means(found)
+    if args.csv:
+        write_csv(args.csv, found)
+    limit = lambda row: TOLERANCE[row["kind"]] if args.tolerance is None else args.tolerance
+    wrong = [row["name"] for row in found if not row.get("error", float("nan")) <= limit(row)]
+    if wrong:
+        print(f"{len(wrong)} rows failed or wrong: {', '.join(wrong)}", file=sys.stderr)
+    return 1 if wrong or len(found) < len(rows) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
