@@ -16,7 +16,7 @@ struct BoxMap {
   DType type = DType::F16;
   Expr offset;                                 // bytes into the buffer
   std::vector<Expr> extents, strides;          // elements, innermost first; bytes, of all but the innermost
-  std::vector<int64_t> box;                    // elements that one copy moves; the innermost are 128 bytes
+  std::vector<int64_t> box;                    // elements that one copy moves; the innermost are 64 or 128 bytes
   int clipped = 0;                             // the axis along which a copy moves no more than there is; 0: none
   // A window over the middle axes (TMA's im2col mode), if not empty: where its corner starts, and how far from the end of the
   // axis it stops; its steps. box is then {channels, places}.

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/operands.h"
 #include "compiler/ops/registry.h"
 #include "compiler/ops/rows.h"
 #include "compiler/support/tensor_moves.h"
@@ -232,9 +233,10 @@ class Assigner {
     if (!only) return {};
     const Node& reader = *only;
     const size_t rank = body.value(in).type.rank();
-    // Tensor cores take bytes along k only, warpgroups f32, too; and the other tensor cores read f32 with fewer instructions then.
+    // Tensor cores take operands of 8 bits along k only, warpgroups f32, too; and the other tensor cores read f32 with fewer
+    // instructions then.
     const DType stored = body.value(in).type.dtype, read = body.value(weight).type.dtype;
-    const bool along_k = (size_of(stored) == 1 && read == DType::I32) ||
+    const bool along_k = (size_of(stored) == 1 && read == DType::I32) || (is_f8(stored) && read == DType::F32) ||
                          (stored == DType::F32 && read == DType::F32 && target_.compute_capability >= 80);
     if (along_k && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
       return {1, 0};

@@ -81,7 +81,9 @@ class Narrower {
       if (!body.node(id).op->lowers_as<Contraction>()) continue;
       for (size_t i = 0; i < 2; ++i) {
         const ValueId v = body.node(id).inputs[i];
-        if (body.value(v).type.dtype != DType::F32 || operand_type(body, v, attention) == type_) continue;
+        const DType stored = operand_type(body, v, attention);
+        if (body.value(v).type.dtype != DType::F32 || stored == type_) continue;
+        if (is_f8(stored) && !attention) continue;  // 16 bits hold them as they are
         if (follows_product(body, v)) continue;  // the weights of attention
         const ValueId rounded = cast(body, cast(body, v, type_), DType::F32);
         body.replace_use(id, v, rounded);

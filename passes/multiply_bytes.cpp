@@ -1,10 +1,11 @@
-// Products of quantised values as products of their bytes: zero points leave the operands and become corrections of the
-// sums, and scales leave them, too, so that tensor cores multiply what is in memory.
+// Products of quantised values as products of what is in memory, integers or floats of 8 bits: zero points leave the operands
+// and become corrections of the sums, and scales leave them, too, so that tensor cores multiply the bytes themselves.
 #include <algorithm>
 #include <limits>
 
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/compose.h"
+#include "compiler/ops/operands.h"
 #include "compiler/ops/spatial.h"
 #include "passes/passes.h"
 #include "passes/typical.h"
@@ -19,7 +20,8 @@ bool is_byte(DType t) { return t == DType::I8 || t == DType::U8; }
 
 /// An operand as (bytes - zero) * scale.
 struct Quantised {
-  ValueId bytes, zero, scale;  // zero: an integer, invalid for 0; scale: f32, invalid for an operand of integers
+  ValueId bytes, zero,
+      scale;  // bytes: integers or f8; zero: an integer, invalid for 0; scale: of a float type, invalid for 1
 };
 
 class Rewriter {
@@ -76,14 +78,40 @@ class Rewriter {
     const Node* as_float = product ? producer(product->inputs[0], "Cast") : nullptr;
     if (!as_float || type_of(v) != DType::F32 || type_of(product->inputs[1]) != DType::F32) return std::nullopt;
     auto q = centred(as_float->inputs[0]);
-    if (q) q->scale = product->inputs[1];
+    if (!q || !keeps_shape(q->bytes, v)) return std::nullopt;
+    q->scale = product->inputs[1];
     return q;
+  }
+  /// f8 as a wider float, which holds it as it is: the operand itself, or times a scale. What is then rounded to 16 bits need not be.
+  std::optional<Quantised> small_float(ValueId v) const {
+    const auto widened = [&](ValueId x) {
+      const Node* n = producer(x, "Cast");
+      return n && is_f8(type_of(n->inputs[0])) ? n->inputs[0] : ValueId();
+    };
+    const auto unrounded = [&](ValueId x) {
+      const Node* n = producer(x, "Cast");
+      return n && size_of(type_of(x)) == 2 && type_of(n->inputs[0]) == DType::F32 ? n->inputs[0] : x;
+    };
+    if (!is_float(type_of(v)) || type_of(v) == DType::F64) return std::nullopt;
+    if (const ValueId bytes = widened(v); bytes.valid()) return Quantised{bytes, {}, {}};
+    const Node* product = producer(unrounded(v), "Mul");
+    for (size_t i = 0; product && i < 2; ++i)
+      if (const ValueId bytes = widened(unrounded(product->inputs[i]));
+          bytes.valid() && keeps_shape(bytes, product->outputs[0]))
+        return Quantised{bytes, {}, product->inputs[1 - i]};
+    return std::nullopt;
+  }
+  bool keeps_shape(ValueId bytes, ValueId v) const { return same_shape(shape_of(bytes), shape_of(v)); }
+  std::optional<Quantised> of_any_kind(ValueId v) const {
+    if (type_of(v) == DType::I32) return centred(v);
+    auto q = small_float(v);
+    return q ? q : scaled(v);
   }
   /// As above; behind a transpose, the parts are transposed.
   std::optional<Quantised> quantised(ValueId v) {
-    if (auto q = type_of(v) == DType::I32 ? centred(v) : scaled(v)) return q;
+    if (auto q = of_any_kind(v)) return q;
     const Node* moved = producer(v, "Transpose");
-    auto q = moved ? scaled(moved->inputs[0]) : std::nullopt;
+    auto q = moved && type_of(v) != DType::I32 ? of_any_kind(moved->inputs[0]) : std::nullopt;
     if (!q) return std::nullopt;
     const std::vector<int64_t> perm = moved->attrs.as<PermAttrs>().perm;
     for (ValueId* part : {&q->bytes, &q->zero, &q->scale})
@@ -134,25 +162,33 @@ class Rewriter {
     const Node n = g_.node(id);
     builder_.origin = n.origin;
     const DType type = type_of(n.outputs[0]);
-    if (type != DType::I32 && type != DType::F32) return false;
+    if (type != DType::I32 && (!is_float(type) || type == DType::F64)) return false;
     auto a = quantised(n.inputs[0]), b = quantised(n.inputs[1]);
-    if (!a || !b) return false;
+    if (!a || !b || is_f8(type_of(a->bytes)) != is_f8(type_of(b->bytes)) || are_widened(n)) return false;
     absorb_zero(*a);
     absorb_zero(*b);
     const auto y = n.op->name == "Conv" ? conv(n, *a, *b) : matmul(shape_of(n.outputs[0]), *a, *b);
     if (!y) return false;
-    const ValueId result = INGOT_TRY(c_.result({scale(n, *y, *a, *b)}))[0];
+    const ValueId result = INGOT_TRY(c_.result({c_.cast(scale(n, *y, *a, *b), type)}))[0];
     g_.value(result).name = g_.value(n.outputs[0]).name;
     g_.replace_all_uses(n.outputs[0], result);
     g_.erase_if_dead(id);
     return true;
   }
-  /// The sums of products of k elements fit in 32 bits; sums of integers wrap as they did.
-  static bool fits(const Quantised& a, const Expr& k) {
-    const auto count = k.as_int();
-    return !a.scale.valid() || (count && *count * 255 * 255 <= std::numeric_limits<int32_t>::max());
+  /// Both operands are casts to f32 of f8, as this pass leaves them.
+  bool are_widened(const Node& n) const {
+    return std::all_of(n.inputs.begin(), n.inputs.begin() + 2, [&](ValueId v) {
+      const Node* cast = producer(v, "Cast");
+      return cast && is_f8(type_of(cast->inputs[0])) && type_of(v) == DType::F32;
+    });
   }
-  ValueId widen(ValueId bytes) { return c_.cast(bytes, DType::I32); }
+  /// The sums of products of k elements fit in 32 bits; sums of integers wrap as they did.
+  bool fits(const Quantised& a, const Expr& k) const {
+    const auto count = k.as_int();
+    return !a.scale.valid() || is_f8(type_of(a.bytes)) ||
+           (count && *count * 255 * 255 <= std::numeric_limits<int32_t>::max());
+  }
+  ValueId widen(ValueId bytes) { return c_.cast(bytes, is_f8(type_of(bytes)) ? DType::F32 : DType::I32); }
   /// Over these axes, which stay. Of a weight they are a constant: what multiplies it keeps its bytes as they are.
   ValueId sums_of(ValueId bytes, const std::vector<int64_t>& axes) {
     const TensorPtr t = g_.value(bytes).constant;
@@ -228,15 +264,20 @@ class Rewriter {
     return c_.reshape(sums_of(w.bytes, axes), per_channel);
   }
   ValueId scale(const Node& n, ValueId y, const Quantised& a, const Quantised& b) {
-    if (!a.scale.valid()) return y;
     ValueId sa = a.scale, sb = b.scale;
     if (n.op->name == "Conv") {
-      sa = c_.reshape(sa, {});
       Shape per_channel{shape_of(b.bytes)[0]};
       for (size_t d = 2; d < shape_of(b.bytes).size(); ++d) per_channel.push_back(1);
-      sb = c_.reshape(sb, is_single(sb) ? Shape{} : per_channel);
+      if (sa.valid()) sa = c_.reshape(sa, {});
+      if (sb.valid()) sb = c_.reshape(sb, is_single(sb) ? Shape{} : per_channel);
     }
-    return c_.mul(c_.cast(y, DType::F32), c_.mul(sa, sb));
+    ValueId factor;
+    for (ValueId s : {sa, sb}) {
+      if (!s.valid()) continue;
+      s = c_.cast(s, DType::F32);
+      factor = factor.valid() ? c_.mul(factor, s) : s;
+    }
+    return factor.valid() ? c_.mul(c_.cast(y, DType::F32), factor) : y;
   }
 
   Graph& g_;
@@ -246,16 +287,27 @@ class Rewriter {
 
 }  // namespace
 
-static bool has_unit(const PassContext& ctx) {
-  return ctx.target.kind == TargetKind::Cuda && ctx.target.compute_capability >= 80 && ctx.fuse;
-}
+static bool has_unit(const PassContext& ctx) { return ctx.target.kind == TargetKind::Cuda && ctx.fuse; }
 
 bool widens_bytes_of_product(const Graph& g, const Node& n, const PassContext& ctx) {
-  if (!has_unit(ctx) || n.op->name != "Cast" || g.value(n.outputs[0]).type.dtype != DType::I32) return false;
+  const auto widens = [&](const Node& x) {
+    if (x.op->name != "Cast") return false;
+    const DType from = g.value(x.inputs[0]).type.dtype, to = g.value(x.outputs[0]).type.dtype;
+    return to == DType::I32 ? is_byte(from) : to == DType::F32 && is_f8(from);
+  };
+  if (!has_unit(ctx) || !widens(n)) return false;
+  // f8 beside another float is what it always was: a value that is converted.
+  const auto is_widened = [&](ValueId v) {
+    const Node* from = g.producer(v);
+    return from && widens(*from);
+  };
+  const bool integers = g.value(n.outputs[0]).type.dtype == DType::I32;
   const std::vector<NodeId>& users = g.value(n.outputs[0]).users;
-  return is_byte(g.value(n.inputs[0]).type.dtype) && std::any_of(users.begin(), users.end(), [&](NodeId u) {
-           return g.node(u).op->lowers_as<Contraction>() != nullptr;
-         });
+  return std::any_of(users.begin(), users.end(), [&](NodeId u) {
+    const Node& user = g.node(u);
+    return user.op->lowers_as<Contraction>() &&
+           (integers || (is_widened(user.inputs[0]) && is_widened(user.inputs[1])));
+  });
 }
 
 Result<bool> multiply_bytes(Graph& graph, const PassContext& ctx) {

@@ -10,14 +10,15 @@ namespace ingot {
 /// Leaves what would grow the file: an Expand of a scalar stays. Tests: tests/golden/fold_constants/
 Result<bool> fold_constants(Graph& graph, const PassContext& ctx);
 
-/// On GPUs whose tensor cores multiply bytes, a product of quantised values multiplies what is in memory: the zero points become
+/// On GPUs, a product of quantised values multiplies what is in memory, integers or floats of 8 bits: the zero points become
 /// corrections of the sums, and the scales of dequantised operands one factor behind them.
 ///   before:  MatMul(Mul(Sub(x, p), s), Mul(w, t))         (x, w: i32 of bytes, then f32)
 ///   after:   Mul(Sub(MatMul(x, w), p * ReduceSum(w)), s * t)
 /// Integers are the same. Of dequantised operands the sums become exact: nothing is rounded but the sum and its scale, so the
 /// product must not be so long that 32 bits do not hold it. Tests: tests/golden/multiply_bytes/
 Result<bool> multiply_bytes(Graph& graph, const PassContext& ctx);
-/// On such a GPU, a cast to i32 of bytes that a product reads: it stays with the product, and the bytes are what is stored.
+/// On a GPU, a cast to i32 of bytes, or to f32 of f8, that a product reads (f8: for both operands): it stays with the product, and
+/// the 8 bits are what is stored.
 bool widens_bytes_of_product(const Graph& graph, const Node& node, const PassContext& ctx);
 
 /// Applies the rewrite rules of simplify_graph.cpp until none fires: chains of reshapes, transposes and casts, identities.

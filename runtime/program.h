@@ -91,7 +91,8 @@ struct BoxMap {
   DType type = DType::F16;
   ShapeRef offset = 0;  // bytes into the argument's memory
   std::vector<ShapeRef> extents, strides;  // elements, innermost first; bytes, of all but the innermost
-  std::vector<int32_t> box;  // elements of one copy; the innermost fill 128 bytes, which lie permuted in shared memory
+  std::vector<int32_t>
+      box;  // elements of one copy; the innermost fill 64 or 128 bytes, which lie permuted in shared memory
   // If not empty, a window over the middle axes (TMA's im2col mode): where its corner starts, how far from the end of the axis
   // it stops, and its steps. box is then {channels, places}.
   std::vector<int32_t> low, high, steps;

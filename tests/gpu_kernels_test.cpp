@@ -227,19 +227,49 @@ TEST_CASE("wide plans on a GPU agree too", "[gpu]") {
   jobs.check();
 }
 
-TEST_CASE("products of bytes on a GPU are exact", "[gpu]") {
+/// Products of 8 bits as they are planned, by warps as for `by_warps`, and in every tile of boxes.
+static void check_eight_bits(const std::vector<Sample>& samples, const TargetTraits& by_warps) {
   const Gpu* gpu = gpu_or_skip();
   if (!gpu) return;
-  std::vector<Sample> samples = byte_samples();
-  constexpr ByteTypes kUs{DType::U8, DType::I8};
-  samples.push_back(byte_matmul(1, 200, 264, 400, false, true, kUs, ByteResult::Bytes));
-  samples.push_back(byte_matmul(1, 130, 264, 272, false, true, {DType::I8, DType::U8}, ByteResult::Sums));
   Jobs jobs(*gpu);
   for (const Sample& sample : samples) {
     jobs.add_forms(sample, gpu->traits);
-    jobs.add_forms(sample, cuda_traits(80));  // by warps, on any chip
+    jobs.add_forms(sample, by_warps);
+  }
+  for (size_t i : {samples.size() - 3, samples.size() - 2, samples.size() - 1}) {
+    const Sample* sample = jobs.add(samples[i]);
+    for (const RankedPlan& plan : rank_tiles(plan_kernel(sample->kernel, gpu->traits).kernel, gpu->traits, {})) {
+      if (!plan.schedule.tile.boxes) continue;
+      Schedule s = plan.schedule;
+      s.most_blocks = 2;  // several tiles for each
+      auto emitted = emit_cuda(sample->kernel, gpu->traits, s);
+      if (!emitted) FAIL(emitted.error().to_string());
+      jobs.add(sample, std::move(emitted).value());
+    }
   }
   jobs.check();
+}
+
+TEST_CASE("products of bytes on a GPU are exact", "[gpu]") {
+  std::vector<Sample> samples = byte_samples();
+  constexpr ByteTypes kUs{DType::U8, DType::I8};
+  samples.push_back(byte_matmul(1, 130, 264, 272, false, true, {DType::I8, DType::U8}, ByteResult::Sums));
+  samples.push_back(byte_matmul(1, 200, 264, 400, false, true, kUs, ByteResult::Bytes));
+  samples.push_back(byte_matmul(2, 390, 256, 272, false, true, kUs, ByteResult::Added));
+  samples.push_back(byte_conv(3, 64, 17, 15, 72, 3, 1, true, kUs, ByteResult::Bytes));  // 64 bytes of k a step
+  check_eight_bits(samples, cuda_traits(80));
+}
+
+TEST_CASE("products of f8 on a GPU agree", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu || gpu->traits.compute_capability < 89) return;
+  std::vector<Sample> samples = f8_samples();
+  constexpr ByteTypes kMixed{DType::F8E5M2, DType::F8E4M3};
+  for (int64_t k : {1024, 8192}) samples.push_back(f8_squares(200, k));
+  samples.push_back(byte_matmul(1, 200, 264, 400, false, true, kMixed, ByteResult::Halves));
+  samples.push_back(byte_matmul(2, 390, 256, 272, false, true, kMixed, ByteResult::Added));
+  samples.push_back(byte_conv(3, 64, 17, 15, 72, 3, 1, true, kMixed, ByteResult::Sums));
+  check_eight_bits(samples, cuda_traits(89));
 }
 
 TEST_CASE("attention with few queries, and with masks, on a GPU", "[gpu]") {
@@ -302,6 +332,8 @@ TEST_CASE("a kernel of each kind on a GPU", "[gpu][sanitizer]") {
       decoding({.batch = 2, .n = 300, .sees = Sees::Length}),
       decoding({.batch = 3, .heads = 2, .key_heads = 1, .m = 200, .n = 200, .sees = Sees::Causal}),
       byte_matmul(1, 70, 72, 96, false, true, {DType::U8, DType::I8}, ByteResult::Bytes),
+      byte_conv(1, 64, 7, 9, 48, 3, 1, true, {DType::U8, DType::I8}, ByteResult::Bytes),
+      byte_matmul(1, 70, 72, 96, false, true, {DType::F8E4M3, DType::F8E5M2}, ByteResult::Sums),
   };
   TargetTraits tiny = gpu->traits;
   tiny.parallel_units = 1;

@@ -207,15 +207,18 @@ void ProductPrinter::print_staged_results(const Contract& contract, const Staged
   auto type = out_.type_block("struct Epilogue");
   out_.line(fmt::format("typedef {} StagedOutput;", storage(staged.out.buffer)));
   out_.line(fmt::format("typedef {} StagedInput;", storage(staged.load.valid() ? staged.in.buffer : staged.out.buffer)));
+  const char* computed = c_type(compute_type(kernel_.buffers[static_cast<size_t>(staged.out.buffer)].type));
+  out_.line(fmt::format("typedef {} Result;", computed));
   out_.line("Args args;");
   FunctorPrinter loads(kernel_, schedule_, expr_.i32()), f(kernel_, schedule_, expr_.i32());
   loads.stage(staged);
   const auto inputs = loads.print_inputs(lane, base, 2, contract, "n", [&](const Body& uses) { split(loads, uses); });
   splice(loads);
   {
-    auto call = f.writer().block(
-        fmt::format("INGOT_DEV void result({0} batch, {0} m, {0} n, {1} (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, "
-                    "float (&out)[2]) const", index, c_type(contract.acc.type())));
+    auto call = f.writer().block(fmt::format(
+        "INGOT_DEV void result({0} batch, {0} m, {0} n, {1} (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, "
+        "Result (&out)[2]) const",
+        index, c_type(contract.acc.type())));
     f.bind_args();
     split(f, contract.epilogue);
     f.vectorise_staged(lane, base, contract, inputs, staged);

@@ -63,9 +63,12 @@ void TilesPrinter::print_mma_plan() {
                         d.b_along_k, d.out_along_m));
   out_.line(fmt::format("static constexpr bool a_raw = {}, b_raw = {}, a_table = {}, b_table = {};", d.a_raw, d.b_raw,
                         d.a_table, d.b_table));
-  if (schedule_.unit == MultiplyUnit::Bytes) {
-    const auto has_no_sign = [](const Expr& operand) { return byte_type(operand) == DType::U8; };
-    out_.line(fmt::format("static constexpr bool a_unsigned = {}, b_unsigned = {};", has_no_sign(contract_.a), has_no_sign(contract_.b)));
+  if (size_of(element_of(schedule_.unit)) == 1) {
+    const auto is_other = [](const Expr& operand, DType type) {
+      return byte_type(operand) == DType::U8 || type == DType::F8E5M2;
+    };
+    out_.line(fmt::format("static constexpr bool a_other = {}, b_other = {};", is_other(contract_.a, contract_.a_type),
+                          is_other(contract_.b, contract_.b_type)));
   }
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
   out_.line(fmt::format("static constexpr bool a_constant = {}, b_constant = {};", is_constant(contract_.a),
@@ -224,8 +227,9 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
     bind_group(f, depth, "depth");
     if (raw) {
       const std::string place = f.pointer_to(access->buffer, access->index);
-      const bool unsigned_bytes = kernel_.buffers[static_cast<size_t>(access->buffer)].type == DType::U8;
-      f.writer().line(unsigned_bytes ? fmt::format("from = (const {}*)({});", c_storage_type(element), place) : fmt::format("from = {};", place));
+      const bool stands_for = kernel_.buffers[static_cast<size_t>(access->buffer)].type != element;
+      f.writer().line(stands_for ? fmt::format("from = (const {}*)({});", c_storage_type(element), place)
+                                 : fmt::format("from = {};", place));
       const Expr& inside = partial ? guard.rest : access->guard;
       const std::string test = inside.valid() ? f.value(inside) : "true";
       if (partial) {

@@ -68,17 +68,28 @@ constexpr MmaTile kSplitCandidates[] = {
     split(64, 64, 32, false),    split(64, 64, 64, false),  split(64, 32, 32, false),
 };
 
-int step_of(const MmaTile& x, int element) {
-  return x.warpgroups ? 128 / element : (element == 1 ? 64 : element == 2 ? 32 : 16) * x.k_warps;
+// Of f8: each warpgroup has the sums of a step beside those of all.
+constexpr MmaTile kSettlingCandidates[] = {
+    boxes(128, 128, 64, 128, false), boxes(64, 256, 64, 128, false), boxes(128, 96, 64, 96, false),
+    boxes(64, 192, 64, 96, false),   boxes(192, 64, 64, 64, false),  boxes(128, 64, 64, 64, false),
+    boxes(64, 128, 64, 64, false),   boxes(64, 128, 64, 128, true),  boxes(64, 96, 64, 96, true),
+    boxes(64, 64, 64, 64, true),     boxes(64, 32, 64, 32, true),    boxes(64, 64, 64, 64, false),
+    boxes(64, 32, 64, 32, false),
+};
+
+int step_of(const MmaProblem& p, const MmaTile& x) {
+  if (x.warpgroups) return (x.boxes && p.half_steps ? 64 : 128) / p.element;
+  return (p.element == 1 ? 64 : p.element == 2 ? 32 : 16) * x.k_warps;
 }
 
 bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
-  x.k = step_of(x, p.element);
+  x.k = step_of(p, x);
   if (p.together > x.m) return false;
   const bool turns = p.element == 1 && !(p.a_along_k && p.b_along_k);  // by way of registers: no long steps
   if (turns && (x.warpgroups || x.k_warps > 1)) return false;
   if (p.together > 1 && x.boxes && (x.warp_m != 64 || x.warp_n != x.n)) return false;  // a team has all rows at once
   if (x.warpgroups) {
+    if (p.settles && (x.warp_m != 64 || x.warp_n > 128 || (x.overlap && !x.boxes))) return false;  // registers
     // Operands that are not along k lie in panels of 64.
     const bool in_panels = !p.b_along_k && p.element == 2;
     if (machine.group_multiplies == 0 || (p.element == 4 && !x.boxes) || (in_panels && x.warp_n % 64 != 0))
@@ -116,15 +127,17 @@ int box_chunk(const MmaTile& x) { return !x.split && x.warp_n % 64 == 0 && x.n <
 Staging staging_of(const std::optional<StagedResults>& staged) {
   return !staged ? Staging::None : staged->load.valid() ? Staging::Inputs : Staging::Results;
 }
+int staged_columns(int result_size) { return result_size == 4 ? 32 : 64; }
 int staged_buffers(const MmaTile& x, Staging staging, int result_size) {
-  const int columns = 128 / result_size, boxes = x.warp_m / 64 * (x.warp_n / columns);
+  const int columns = staged_columns(result_size), boxes = x.warp_m / 64 * (x.warp_n / columns);
   if (staging == Staging::None || x.warp_n % columns != 0) return 0;
   if (staging == Staging::Inputs && boxes > 4) return 0;  // each has its place: too much shared memory
   return staging == Staging::Results && boxes % 2 == 0 ? 2 : boxes;
 }
 int box_shared_bytes(const MmaTile& x, int element, Staging staging, int result_size) {
   const int buffers = staged_buffers(x, staging, result_size);
-  const int warp = buffers > 0 ? buffers * (16 * 128 + 8) : 16 * (box_chunk(x) + 8) * 4;
+  const int warp =
+      buffers > 0 ? buffers * (16 * staged_columns(result_size) * result_size + 8) : 16 * (box_chunk(x) + 8) * 4;
   return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * warp + 8);
 }
 int shared_box_bytes(const MmaTile& x, int element) {
@@ -149,11 +162,12 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   // What mma.sync reaches; consumer chips have half the units of a data-centre one.
   const double f16 = cc == 80 || cc == 90 || cc == 100 ? 1000 : 500;
   m.multiplies = unit == MultiplyUnit::Bytes    ? f16 * 2
+                 : unit == MultiplyUnit::F8     ? (cc == 90 ? f16 : f16 * 2)  // by warps, Hopper multiplies f8 as f16
                  : unit == MultiplyUnit::Tf32x3 ? f16 / 6
                  : unit == MultiplyUnit::Tf32   ? f16 / 2
                                                 : f16;
   const bool narrow = unit == MultiplyUnit::F16 || unit == MultiplyUnit::BF16;
-  if (unit == MultiplyUnit::Bytes) m.group_multiplies = cc == 90 ? 3400 : 0;
+  if (unit == MultiplyUnit::Bytes || unit == MultiplyUnit::F8) m.group_multiplies = cc == 90 ? 3400 : 0;
   else
     m.group_multiplies = cc == 90 && narrow                         ? 1800
                          : cc == 90 && unit == MultiplyUnit::Tf32   ? 900
@@ -185,6 +199,7 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
   if (machine.group_multiplies > 0) {
     add(kGroupCandidates);
     if (p.split) add(kSplitCandidates);
+    else if (p.settles) add(kSettlingCandidates);
     else add(kBoxCandidates);
     for (const MmaTile& x : rows_tiles(p, machine)) tiles.push_back(x);
   }
@@ -207,7 +222,7 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
 
 MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int cluster) {
   if (x.row_teams > 0) return x;
-  x.k = step_of(x, p.element);
+  x.k = step_of(p, x);
   const double tiles = tiles_of(p, x) * cluster;
   const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
   if (!x.warpgroups) {
@@ -249,12 +264,14 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double k = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / cluster) * x.k;
   const bool staged = cluster == 1 && staged_buffers(x, p.staging, p.staged_size) > 0;
   // Four warpgroups get in each other's way.
-  // Between two steps of f32 a warpgroup adds its sums; another one may multiply meanwhile.
-  const double gaps = !p.split ? 0 : k / x.k * (x.groups() / x.teams() > 1 ? 100 : 250);
+  // Between two steps of f32 or f8 a warpgroup adds its sums; another one may multiply meanwhile.
+  const bool alone = x.groups() / x.teams() == 1;
+  const double gaps = p.split ? k / x.k * (alone ? 250 : 100) : p.settles ? k / x.k * (alone ? 150 : 60) : 0;
   const double multiplies = results * k / machine.group_multiplies * (x.groups() > 2 ? 1.35 : 1.0) + gaps;
   const double reads_b = p.split ? 3.0 / 64 : 1.0 / 64, passes_b = p.split ? 3 : 1;
   const double copies = (results * (reads_b + 1.0 / x.warp_n) + x.m + x.n * passes_b) * k * p.element;
-  const double passes = results * (!staged ? 19 : p.staged_size * (p.staging == Staging::Inputs ? 4 : 2));
+  const double bytes = std::max(p.staged_size, 2);  // pairs of bytes take as long
+  const double passes = results * (!staged ? 19 : bytes * (p.staging == Staging::Inputs ? 4 : 2));
   const double operands = (std::min<double>(x.m, p.m) * p.a.bytes + x.n * p.b.bytes) * k,
                moved = results * p.result_bytes / cluster;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
@@ -264,7 +281,7 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const bool one = rounds == 1;
   const double l2 = cluster > 1 ? kL2OfCluster * machine.sms / std::min(tiles, machine.sms) : one ? kL2OfOne : kL2;
   const double costs = one && cluster == 1 ? kCopiesOfOne : kCopies;
-  const double in_flight = x.stages * (std::min<double>(x.m, p.m) + x.n) * 128;
+  const double in_flight = x.stages * (std::min<double>(x.m, p.m) + x.n) * x.k * p.element;
   const double main = std::max({multiplies, copies * std::min(costs, 1.0) / machine.shared_bytes, filled, operands / l2,
                                 changes, operands * kLatency / in_flight});
   const double team = x.groups() / (x.in_turn ? 2.0 : 1.0), work = p.result_work + (staged ? 3.7 : 9.9);

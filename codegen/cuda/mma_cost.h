@@ -43,8 +43,11 @@ struct MmaProblem {
   Staging staging = Staging::None;
   int staged_size = 2;  // bytes of a result that leaves by TMA
   bool split = false;  // f32 with its accuracy: three tf32 products for each
+  bool settles = false;  // f8: the sums of a step are added up apart (prelude/mma_operand.cuh: sums_settle)
   bool rows = false;        // rows can arrive and leave as they lie in memory
   bool a_changes = false;   // A is computed from what arrives, in registers
+  bool half_steps =
+      false;  // boxes of 64 bytes of k: no more of them than of 128 bytes, or no more than half a one more
   double partial_steps = 0;  // of boxes: steps of a tile that reach behind the end of k, or of a window's channels
   double reuse = 1;         // how often a window reads an element of A
   double box_k = 0;         // k as boxes make it: whole steps of channels for each tap of a window; 0: as it is
@@ -71,7 +74,9 @@ int mma_stage_bytes(const MmaTile& tile, bool a_along_k, bool b_along_k, int ele
 int mma_result_bytes(const MmaTile& tile, bool out_along_m);
 /// Columns of results that a warp passes through shared memory at a time.
 int box_chunk(const MmaTile& tile);
-/// Boxes of results that a warp has room for; 0 where the tile has its results stored by the threads.
+/// Columns in a box of results of so many bytes; boxes of results that a warp has room for: 0 where the tile has its results stored
+/// by the threads.
+int staged_columns(int result_size);
 int staged_buffers(const MmaTile& tile, Staging staging, int result_size);
 /// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh); of one in a cluster that shares k.
 int box_shared_bytes(const MmaTile& tile, int element, Staging staging, int result_size);

@@ -23,7 +23,7 @@ struct RawAccess {
   int buffer = 0;
   Expr index, guard;  // guard: invalid when there is none
 };
-/// An `element` of I8 stands for bytes of either sign.
+/// An `element` of I8 stands for bytes of either sign, F8E4M3 for both kinds of f8.
 std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DType element);
 /// I8 or U8, where every value of this expression of type I32 is one: a byte that is widened, or a number.
 std::optional<DType> byte_type(const Expr& value);

@@ -1,4 +1,5 @@
 // Operands of a contraction as TMA reads them: boxes of a tensor of up to three axes.
+#include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
@@ -108,7 +109,7 @@ bool takes_boxes(const Kernel& kernel, DType element) {
   return a && b && a->box.along_k == d.a_along_k && b->along_k == d.b_along_k && (turns || (a->box.along_k && b->along_k));
 }
 
-static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) {
+static BoxMap window_map(const OperandWindow& x, int64_t channels, int64_t places, DType element) {
   const auto size = static_cast<int64_t>(size_of(element));
   BoxMap map;
   map.buffer = x.buffer;
@@ -116,14 +117,14 @@ static BoxMap window_map(const OperandWindow& x, int64_t places, DType element) 
   map.offset = x.offset * size;
   map.extents = {x.present, x.w.extent, x.h.extent, x.images};
   map.strides = {x.w.stride * size, x.h.stride * size, x.image_stride * size};
-  map.box = {128 / size, places};
+  map.box = {channels, places};
   map.low = {x.w.low, x.h.low};
   map.high = {x.w.high(), x.h.high()};
   map.steps = {x.w.step, x.h.step};
   return map;
 }
 
-static BoxMap plain_map(const OperandBox& x, DType type, int64_t outer, int64_t last) {
+static BoxMap plain_map(const OperandBox& x, DType type, int64_t inner, int64_t outer, int64_t last) {
   const auto size = static_cast<int64_t>(size_of(type)), whole = 16 / size;
   const auto stride = [&](const Expr& e) { return simplify((e.is_const(0) ? Expr(whole) : e) * size); };
   BoxMap map;
@@ -132,28 +133,35 @@ static BoxMap plain_map(const OperandBox& x, DType type, int64_t outer, int64_t 
   map.offset = simplify(x.offset * size);
   map.extents = {x.inner, x.outer, x.batch};
   map.strides = {stride(x.outer_stride), stride(x.batch_stride)};
-  map.box = {128 / size, outer, last};
+  map.box = {inner, outer, last};
   return map;
 }
 
+/// TMA moves bytes, whatever they mean.
+static DType map_type(DType type) { return size_of(type) == 1 ? DType::I8 : type; }
+
 static std::vector<BoxMap> operand_maps(const Kernel& kernel, const Schedule& s, const TileDetails& d) {
   const Contract& c = *kernel.contract();
-  const DType element = element_of(s.unit), map = s.tile.split ? DType::I32 : element;  // not rounded on their way
+  const DType element = element_of(s.unit),
+              map = s.tile.split ? DType::I32 : map_type(element);  // not rounded on their way
+  const int64_t row = 128 / static_cast<int64_t>(size_of(element)), step = s.tile.k;
   if (d.window)
-    return {window_map(*d.window, d.a_rows, map), plain_map(*window_weights(kernel, element), map, 1, s.tile.n)};
+    return {window_map(*d.window, step, d.a_rows, map),
+            plain_map(*window_weights(kernel, element), map, step, 1, s.tile.n)};
   const OperandBox a = arriving_a(kernel, element)->box, b = *operand_box(kernel, c.b, c.n, element);
   const int64_t rows = a.by_group ? rows_together(c) : d.a_rows;
-  BoxMap of_a = plain_map(a, map, a.along_k ? rows : s.tile.k, a.by_group ? d.a_rows / rows : 1);
+  BoxMap of_a =
+      plain_map(a, map, a.along_k ? step : row, a.along_k ? rows : step, a.by_group ? d.a_rows / rows : 1);
   if (a.along_k) of_a.clipped = a.by_group ? 2 : 1;
-  return {of_a,
-          plain_map(b, map, b.along_k ? s.tile.n : s.tile.k, 1)};
+  return {of_a, plain_map(b, map, b.along_k ? step : row, b.along_k ? s.tile.n : step, 1)};
 }
 
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   if (!s.tile.boxes) return {};
   if (s.tile.row_teams > 0) {
     const DType element = element_of(s.unit);
-    return {plain_map(product_of_rows(kernel, element)->b, element, s.tile.n, 1)};
+    return {plain_map(product_of_rows(kernel, element)->b, element, 128 / static_cast<int64_t>(size_of(element)),
+                      s.tile.n, 1)};
   }
   if (kernel.attend()) return attention_maps(kernel, s);
   const TileDetails d = tile_details(kernel, s);
@@ -161,7 +169,8 @@ std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   if (!d.staged) return maps;
   const auto add = [&](const OperandBox& box) {
     const DType type = kernel.buffers[static_cast<size_t>(box.buffer)].type;
-    maps.push_back(plain_map(box, type == DType::F32 ? DType::I32 : type, 16, 1));  // not rounded on their way
+    const DType map = type == DType::F32 ? DType::I32 : map_type(type);  // not rounded on their way
+    maps.push_back(plain_map(box, map, staged_columns(d.staged->size), 16, 1));
   };
   add(d.staged->out);
   if (d.staged->load.valid()) add(d.staged->in);

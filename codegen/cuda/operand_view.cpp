@@ -5,6 +5,7 @@
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/operands.h"
 
 namespace ingot {
 
@@ -89,7 +90,7 @@ std::optional<RawAccess> raw_access(const Kernel& kernel, const Expr& value, DTy
   access.index = load->arg(0);
   if (access.buffer >= static_cast<int>(kernel.buffers.size())) return std::nullopt;
   const DType stored = kernel.buffers[static_cast<size_t>(access.buffer)].type;
-  if (bytes ? !is_byte(stored) : stored != element) return std::nullopt;
+  if (bytes ? !is_byte(stored) : is_f8(element) ? !is_f8(stored) : stored != element) return std::nullopt;
   bool changes = false;
   each_access(kernel.body, [&](int buffer, const Expr&, bool store) { changes |= store && buffer == access.buffer; });
   return changes ? std::nullopt : std::optional(access);

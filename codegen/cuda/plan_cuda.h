@@ -65,10 +65,10 @@ TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
 
 /// Tensor cores (prelude/contraction_mma.cuh): the unit that fits the operands, or Simt; its schedule; its details, given
 /// the directions. A block's shared memory is the larger of the ring of stages and the tile of results.
-MultiplyUnit multiply_unit(const Contract& contract, const TargetTraits& target);
+MultiplyUnit multiply_unit(const Kernel& kernel, const TargetTraits& target);
 std::vector<Schedule> plan_mma(const Kernel& kernel, const TargetTraits& target, const Schedule& schedule);
 void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& details);
-/// What the operands are in shared memory.
+/// What the operands are in shared memory: I8 stands for bytes of either sign, F8E4M3 for both kinds of f8.
 DType element_of(MultiplyUnit unit);
 
 /// How many rows are combined before the epilogue: 1 without groups. And the rows of a tile that are whole groups.

@@ -10,6 +10,7 @@
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/operands.h"
 
 namespace ingot {
 
@@ -110,19 +111,35 @@ DType element_of(MultiplyUnit unit) {
     case MultiplyUnit::F16: return DType::F16;
     case MultiplyUnit::BF16: return DType::BF16;
     case MultiplyUnit::Bytes: return DType::I8;
+    case MultiplyUnit::F8: return DType::F8E4M3;
     default: return DType::F32;
   }
 }
 
-MultiplyUnit multiply_unit(const Contract& c, const TargetTraits& target) {
-  if (c.acc.type() == DType::I32 && c.group.empty() && byte_type(c.a) && byte_type(c.b) &&
-      target.compute_capability >= 80)
-    return MultiplyUnit::Bytes;
-  const auto fits = [](DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16; };
-  if (c.acc.type() != DType::F32 || !fits(c.a_type) || !fits(c.b_type)) return MultiplyUnit::Simt;
-  if (c.a_type == DType::F16 && c.b_type == DType::F16) return MultiplyUnit::F16;
+/// Operands of f8 are multiplied as they are: what lies in memory. Hopper's warps convert them to f16, and its warpgroups take them
+/// along k only: others are f16 from the start.
+static bool multiplies_f8(const Kernel& kernel, const TargetTraits& target) {
+  const Contract& c = *kernel.contract();
+  const auto lies_in_memory = [&](const Expr& operand) {
+    return raw_access(kernel, view_of(c, operand).value, element_of(MultiplyUnit::F8)).has_value();
+  };
+  const TileDetails d = tile_details(kernel, {});
+  return lies_in_memory(c.a) && lies_in_memory(c.b) &&
+         (target.compute_capability != 90 || (d.a_along_k && d.b_along_k));
+}
+
+MultiplyUnit multiply_unit(const Kernel& kernel, const TargetTraits& target) {
+  const Contract& c = *kernel.contract();
+  if (c.acc.type() == DType::I32 && c.group.empty() && byte_type(c.a) && byte_type(c.b)) return MultiplyUnit::Bytes;
+  const auto both_are = [&](const auto& kind) { return kind(c.a_type) && kind(c.b_type); };
+  if (c.acc.type() != DType::F32 ||
+      !both_are([](DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16 || is_f8(t); }))
+    return MultiplyUnit::Simt;
+  if (both_are(is_f8) && target.compute_capability >= 89 && multiplies_f8(kernel, target)) return MultiplyUnit::F8;
+  // 16 bits hold every value of 8.
+  if (both_are([](DType t) { return t == DType::F16 || is_f8(t); })) return MultiplyUnit::F16;
   if (target.compute_capability < 80) return MultiplyUnit::Simt;
-  if (c.a_type == DType::BF16 && c.b_type == DType::BF16) return MultiplyUnit::BF16;
+  if (both_are([](DType t) { return t == DType::BF16 || is_f8(t); })) return MultiplyUnit::BF16;
   return target.allow_tf32 ? MultiplyUnit::Tf32 : MultiplyUnit::Tf32x3;
 }
 
@@ -313,6 +330,7 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   p.together = rows_together(c);
   p.boxes = takes_boxes(kernel, element_of(s.unit));
   p.split = s.unit == MultiplyUnit::Tf32x3;
+  p.settles = s.unit == MultiplyUnit::F8;
   if (const auto staged = p.boxes ? staged_results(kernel) : std::nullopt) {
     p.staging = staging_of(staged);
     p.staged_size = staged->size;
@@ -323,7 +341,9 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
     p.a_changes = rows->a.prologue;
   }
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
-  const int64_t step = 128 / p.element;
+  const int64_t depth = window ? window->channels : total_of(c.k).as_int().value_or(0);
+  p.half_steps = p.boxes && p.element == 1 && depth > 0 && (depth - 1) % 128 < 64;
+  const int64_t step = (p.half_steps ? 64 : 128) / p.element;
   const auto reaches_behind = [&](int64_t length) { return length % step != 0 ? 1.0 : 0.0; };
   if (window) p.partial_steps = reaches_behind(window->channels) * static_cast<double>(window->taps());
   else p.partial_steps = reaches_behind(total_of(c.k).as_int().value_or(step));

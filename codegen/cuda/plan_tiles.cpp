@@ -147,7 +147,7 @@ std::vector<RankedPlan> rank_tiles(const Kernel& kernel, const TargetTraits& tar
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
   if (is_skinny(kernel, target)) return rank_skinny(kernel, target, s);
-  s.unit = multiply_unit(c, target);
+  s.unit = multiply_unit(kernel, target);
   return s.unit == MultiplyUnit::Simt ? rank_plain(kernel, target, s, at) : rank_mma(kernel, target, s, at);
 }
 
@@ -159,7 +159,7 @@ std::vector<Schedule> plan_tiles(const Kernel& kernel, const TargetTraits& targe
     plan_skinny(kernel, c, target, s);
     return {s};
   }
-  s.unit = multiply_unit(c, target);
+  s.unit = multiply_unit(kernel, target);
   if (s.unit != MultiplyUnit::Simt) return plan_mma(kernel, target, s);
   RankedPlan best;
   for (const RankedPlan& x : rank_plain(kernel, target, s, {}))

@@ -1,12 +1,16 @@
 // Results of a product that leave by TMA, and what its epilogue reads that can come by TMA into their place.
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
+#include "compiler/ops/operands.h"
 
 namespace ingot {
 
 namespace {
 
-bool is_staged(DType type) { return type == DType::F16 || type == DType::BF16 || type == DType::F32; }
+bool is_staged(DType type) {
+  return type == DType::F16 || type == DType::BF16 || type == DType::F32 || type == DType::I8 || type == DType::U8 ||
+         is_f8(type);
+}
 
 /// The only store of an epilogue without loops and conditions.
 const Store* only_store(const Body& epilogue) {

@@ -63,6 +63,7 @@ const char* name_of(MultiplyUnit unit) {
     case MultiplyUnit::Tf32x3: return "tf32x3";
     case MultiplyUnit::Tf32: return "tf32";
     case MultiplyUnit::Bytes: return "bytes";
+    case MultiplyUnit::F8: return "f8";
   }
   return "?";
 }

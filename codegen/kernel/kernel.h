@@ -93,8 +93,8 @@ struct Buffer {
 };
 
 /// What multiplies in a contraction: plain arithmetic, or tensor cores on operands of that type. Tf32x3 is f32 accuracy from
-/// three tf32 products; Tf32 is one of them. Bytes: integers of 8 bits, of either sign, with sums in 32 bits.
-enum class MultiplyUnit : uint8_t { Simt, F16, BF16, Tf32x3, Tf32, Bytes };
+/// three tf32 products; Tf32 is one of them. Bytes: integers of 8 bits, of either sign, with sums in 32 bits. F8: e4m3 or e5m2.
+enum class MultiplyUnit : uint8_t { Simt, F16, BF16, Tf32x3, Tf32, Bytes, F8 };
 const char* name_of(MultiplyUnit unit);
 
 /// A tile of a contraction on tensor cores.

@@ -86,9 +86,12 @@ void lower_attention(GroupValues& group, Kernel& kernel) {
   t.value = group.resolve(*parts.values, second.b);
   t.acc = Expr::local("acc", DType::F32);
   t.no_logit = parts.no_logit;
-  const DType q = operand_type(body, parts.scores->inputs[0], true);
-  const DType key = operand_type(body, parts.scores->inputs[1], true);
-  t.v_type = operand_type(body, parts.values->inputs[1]);
+  const auto stored = [&](ValueId v, bool through_factors) {
+    const DType type = operand_type(body, v, through_factors);
+    return is_f8(type) ? DType::F32 : type;
+  };
+  const DType q = stored(parts.scores->inputs[0], true), key = stored(parts.scores->inputs[1], true);
+  t.v_type = stored(parts.values->inputs[1], false);
   t.q_type = q == key && q == t.v_type ? q : DType::F32;
   Index out = second.out;
   for (Expr& i : out) i = simplify(i);

@@ -204,6 +204,21 @@ ExprPrinter::Text ExprPrinter::integer_binary_text(const Expr& e) {
   }
 }
 
+/// Of a quantised value, the nearest integer to x plus a byte: x, and the byte if it is not 0. Nothing of other expressions.
+static std::vector<Expr> rounded_parts(const Expr& a) {
+  const Expr& nearest = a.op() == ExprOp::Add ? a.arg(0) : a;
+  if (a.type() != DType::F32 || nearest.op() != ExprOp::Call || nearest.fn() != Fn::Round) return {};
+  if (a.op() != ExprOp::Add) return {nearest.arg(0)};
+  const Expr& zero = a.arg(1);
+  if (zero.is_const()) {
+    const double z = zero.float_value();
+    if (z == 0) return {nearest.arg(0)};
+    return z == std::floor(z) && std::abs(z) <= 255 ? std::vector{nearest.arg(0), zero} : std::vector<Expr>{};
+  }
+  const bool is_byte = zero.op() == ExprOp::Cast && is_integer(zero.arg(0).type()) && size_of(zero.arg(0).type()) == 1;
+  return is_byte ? std::vector{nearest.arg(0), zero} : std::vector<Expr>{};
+}
+
 ExprPrinter::Text ExprPrinter::cast_text(const Expr& e) {
   const Expr& a = e.arg(0);
   const DType to = e.type(), from = a.type();
@@ -211,6 +226,8 @@ ExprPrinter::Text ExprPrinter::cast_text(const Expr& e) {
   if (to == DType::Bool) return {fmt::format("{} != 0", bracket(text(a), 11)), 10};
   if (is_float(from) && is_integer(to)) {
     include("integer.cuh");
+    const std::vector<Expr> rounded = to == DType::I8 || to == DType::U8 ? rounded_parts(a) : std::vector<Expr>{};
+    if (!rounded.empty()) return call_text(fmt::format("round_to_byte<{}>", c_type(to)), rounded);
     return call_text(fmt::format("float_to_int<{}>", c_type(to)), e.args());
   }
   return {fmt::format("({}){}", c_type(to), bracket(text(a), 14)), 14};

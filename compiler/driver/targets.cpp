@@ -76,7 +76,8 @@ int32_t tensor_cost(const Schedule& s) {
     case MultiplyUnit::Simt: return 0;
     case MultiplyUnit::F16:
     case MultiplyUnit::BF16:
-    case MultiplyUnit::Bytes: return 1;  // half of that: the roof is drawn too low
+    case MultiplyUnit::Bytes:
+    case MultiplyUnit::F8: return 1;  // half of that: the roof is drawn too low
     case MultiplyUnit::Tf32: return 2;
     case MultiplyUnit::Tf32x3: return 6;
   }

@@ -14,7 +14,7 @@ DType operand_type(const Graph& body, ValueId v, bool through_factors) {
   }
   if (!n || n->op->name != "Cast") return own;
   const DType from = body.value(n->inputs[0]).type.dtype;
-  return own == DType::F32 && (from == DType::F16 || from == DType::BF16) ? from : own;
+  return own == DType::F32 && (from == DType::F16 || from == DType::BF16 || is_f8(from)) ? from : own;
 }
 
 }  // namespace ingot

@@ -43,6 +43,7 @@ Expr quantize_scalar(const OpView& v, std::span<const Expr> x) {
   if (is_float(to)) return cast_to_small_float(to, q, a.saturate);
   q = call(Fn::Round, q);
   if (v.has(2)) q = q + cast(q.type(), x[2]);
+  if (compute_type(to) == to) return cast(to, q);  // it saturates, and makes 0 of a NaN
   const Expr bounded = max(number_like(q, low), min(number_like(q, high), q));
   return cast(compute_type(to), select(ne(q, q), zero_of(q), bounded));
 }

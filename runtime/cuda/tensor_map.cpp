@@ -20,6 +20,11 @@ Result<TensorMapType> type_of(DType type) {
   }
 }
 
+/// Rows of 64 or 128 bytes in shared memory, permuted as the tensor cores read them.
+TensorMapSwizzle swizzle_of(const BoxSizes& sizes) {
+  return static_cast<size_t>(sizes.box[0]) * size_of(sizes.type) == 64 ? TensorMapSwizzle::B64 : TensorMapSwizzle::B128;
+}
+
 Result<TensorMap> encode_window(const DriverApi& api, const BoxSizes& sizes, TensorMapType type, DevicePtr buffer,
                                 const uint64_t* extents, const uint64_t* strides) {
   uint32_t steps[kMaxBoxRank];
@@ -29,9 +34,10 @@ Result<TensorMap> encode_window(const DriverApi& api, const BoxSizes& sizes, Ten
   }
   TensorMap map;
   INGOT_DRIVER_TRY(api, tensor_map_encode_im2col, &map, type, static_cast<unsigned>(sizes.rank),
-                   reinterpret_cast<void*>(buffer + static_cast<DevicePtr>(sizes.offset)), extents, strides, sizes.low.data(),
-                   sizes.high.data(), static_cast<uint32_t>(sizes.box[0]), static_cast<uint32_t>(sizes.box[1]), steps,
-                   TensorMapInterleave::None, TensorMapSwizzle::B128, TensorMapL2::B256, TensorMapFill::Zero);
+                   reinterpret_cast<void*>(buffer + static_cast<DevicePtr>(sizes.offset)), extents, strides,
+                   sizes.low.data(), sizes.high.data(), static_cast<uint32_t>(sizes.box[0]),
+                   static_cast<uint32_t>(sizes.box[1]), steps, TensorMapInterleave::None, swizzle_of(sizes),
+                   TensorMapL2::B256, TensorMapFill::Zero);
   return map;
 }
 
@@ -53,7 +59,7 @@ Result<TensorMap> encode_box(const DriverApi& api, const BoxSizes& sizes, Device
   if (sizes.window) return encode_window(api, sizes, type, buffer, extents, strides);
   INGOT_DRIVER_TRY(api, tensor_map_encode_tiled, &map, type, static_cast<unsigned>(sizes.rank),
                    reinterpret_cast<void*>(buffer + static_cast<DevicePtr>(sizes.offset)), extents, strides, box, steps,
-                   TensorMapInterleave::None, TensorMapSwizzle::B128, TensorMapL2::B256, TensorMapFill::Zero);
+                   TensorMapInterleave::None, swizzle_of(sizes), TensorMapL2::B256, TensorMapFill::Zero);
   return map;
 }
 

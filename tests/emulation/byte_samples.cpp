@@ -4,26 +4,47 @@
 
 #include "compiler/expr/combine.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/ops/operands.h"
 
 namespace ingot::samples {
 
 namespace {
 
 Axis axis(const char* name, int64_t extent) { return {Expr::index(name, extent), extent}; }
-Expr widened(int buffer, DType type, const Expr& at) { return cast(DType::I32, Expr::load(buffer, type, at)); }
-const char* name_of_result(ByteResult r) {
-  return r == ByteResult::Sums ? "sums" : r == ByteResult::Bytes ? "bytes" : "halves";
+Expr widened(int buffer, DType type, const Expr& at) {
+  const Expr load = Expr::load(buffer, type, at);
+  return is_f8(type) ? load : cast(DType::I32, load);
 }
-DType type_of(ByteResult r) {
-  return r == ByteResult::Sums ? DType::I32 : r == ByteResult::Bytes ? DType::I8 : DType::F16;
+const char* name_of_result(ByteResult r) {
+  return r == ByteResult::Sums    ? "sums"
+         : r == ByteResult::Bytes ? "bytes"
+         : r == ByteResult::Added ? "added"
+                                  : "halves";
+}
+DType type_of(ByteResult r, bool f8) {
+  if (r == ByteResult::Halves) return DType::F16;
+  return r == ByteResult::Sums ? (f8 ? DType::F32 : DType::I32) : f8 ? DType::F8E4M3 : DType::I8;
+}
+/// Of f8: tensor cores cut sums off, and what they round to 8 bits may be the neighbour.
+double tolerance_of(ByteResult r, bool f8) {
+  if (!f8) return r == ByteResult::Halves ? 1e-3 : 0;
+  return r == ByteResult::Halves ? 1.5e-3 : r == ByteResult::Sums ? 6e-4 : 0.13;
 }
 
-/// Buffers 2 and 3 are a correction and a scale for each column; 4 is the output.
+/// Buffers 2 and 3 are a correction and a scale for each column; 4 is the output, 5 is what may be added.
 Store store_of(ByteResult result, const Expr& acc, const Expr& column, const Expr& at) {
   if (result == ByteResult::Sums) return {4, at, acc};
-  const Expr corrected = acc - Expr::load(2, DType::I32, column);
+  const bool f8 = is_float(acc.type());
+  const Expr corrected = f8 ? acc : acc - Expr::load(2, DType::I32, column);
   const Expr scaled = cast(DType::F32, corrected) * Expr::load(3, DType::F32, column);
   if (result == ByteResult::Halves) return {4, at, scaled};
+  if (result == ByteResult::Added) {
+    const DType type = type_of(result, f8);
+    const Expr sum = scaled * number_like(scaled, f8 ? 1 : 0.01) + cast(DType::F32, Expr::load(5, type, at));
+    return {4, at,
+            f8 ? max(number_like(sum, -448), min(number_like(sum, 448), sum)) : cast(type, call(Fn::Round, sum))};
+  }
+  if (f8) return {4, at, max(number_like(scaled, -448), min(number_like(scaled, 448), scaled))};
   const Expr rounded = call(Fn::Round, scaled * number_like(scaled, 0.01)) + number_like(scaled, 3);
   const Expr bounded = max(number_like(scaled, -128), min(number_like(scaled, 127), rounded));
   return {4, at, cast(DType::I8, bounded)};
@@ -31,15 +52,19 @@ Store store_of(ByteResult result, const Expr& acc, const Expr& column, const Exp
 
 Sample sample_of(const std::string& name, Kernel kernel, Contract product, const Expr& column, const Expr& at,
                  int64_t columns, std::vector<Expr> shape, ByteResult result) {
-  product.acc = Expr::local("acc", DType::I32);
+  const DType a = kernel.buffers[0].type, b = kernel.buffers[1].type;
+  const bool f8 = is_f8(a);
+  product.acc = Expr::local("acc", f8 ? DType::F32 : DType::I32);
+  if (f8) product.a_type = a, product.b_type = b;
   product.epilogue.push_back({store_of(result, product.acc, column, at)});
   kernel.name = "matmulinteger";
   kernel.buffers[1].is_constant = true;
   kernel.buffers.push_back({"correction", DType::I32, {columns}, false, true});
   kernel.buffers.push_back({"scale", DType::F32, {columns}, false, true});
-  kernel.buffers.push_back({"out0", type_of(result), std::move(shape), true});
+  kernel.buffers.push_back({"out0", type_of(result, f8), shape, true});
+  if (result == ByteResult::Added) kernel.buffers.push_back({"residual", type_of(result, f8), std::move(shape)});
   kernel.body.push_back({std::move(product)});
-  return {name, std::move(kernel), {}, result == ByteResult::Halves ? 1e-3 : 0};
+  return {name, std::move(kernel), {}, tolerance_of(result, f8)};
 }
 
 }  // namespace
@@ -99,10 +124,43 @@ std::vector<Sample> byte_samples() {
           byte_matmul(1, 64, 96, 144, false, false, us, ByteResult::Bytes),
           byte_matmul(2, 48, 32, 64, true, false, ss, ByteResult::Sums),
           byte_matmul(1, 130, 130, 257, true, true, us, ByteResult::Bytes),
+          byte_matmul(2, 90, 144, 160, false, true, ss, ByteResult::Added),
           byte_conv(2, 32, 7, 9, 40, 3, 1, true, us, ByteResult::Bytes),
           byte_conv(2, 16, 11, 8, 24, 3, 2, true, ss, ByteResult::Halves),
           byte_conv(1, 5, 9, 9, 17, 3, 1, false, us, ByteResult::Bytes),
           byte_conv(3, 64, 5, 6, 64, 1, 1, true, uu, ByteResult::Sums)};
+}
+
+Sample f8_squares(int64_t m, int64_t k) {
+  Contract c;
+  c.m = {axis("i", m)}, c.n = {axis("j", m)}, c.k = {axis("k", k)};
+  const Expr im = c.m[0].var, in = c.n[0].var, ik = c.k[0].var;
+  Kernel kernel;
+  kernel.buffers = {{"x", DType::F8E4M3, {m, k}}, {"w", DType::F8E4M3, {1}}};
+  c.a = widened(0, DType::F8E4M3, im * k + ik);
+  c.b = widened(0, DType::F8E4M3, in * k + ik);
+  Sample sample = sample_of(fmt::format("f8_squares_{}x{}", m, k), std::move(kernel), std::move(c), in, im * m + in, m,
+                            {m, m}, ByteResult::Sums);
+  sample.tolerance = 3e-4;
+  return sample;
+}
+
+std::vector<Sample> f8_samples() {
+  constexpr ByteTypes e44{DType::F8E4M3, DType::F8E4M3}, e54{DType::F8E5M2, DType::F8E4M3},
+      e45{DType::F8E4M3, DType::F8E5M2}, e55{DType::F8E5M2, DType::F8E5M2};
+  return {byte_matmul(1, 70, 72, 96, false, true, e44, ByteResult::Sums),
+          byte_matmul(1, 33, 40, 300, false, true, e54, ByteResult::Sums),
+          byte_matmul(2, 40, 48, 80, false, true, e45, ByteResult::Halves),
+          byte_matmul(1, 37, 29, 51, false, false, e55, ByteResult::Sums),
+          byte_matmul(1, 64, 96, 144, false, false, e44, ByteResult::Bytes),
+          byte_matmul(2, 48, 32, 64, true, false, e45, ByteResult::Sums),
+          byte_matmul(1, 130, 130, 257, true, true, e54, ByteResult::Halves),
+          byte_matmul(2, 90, 144, 160, false, true, e44, ByteResult::Added),
+          byte_conv(2, 32, 7, 9, 40, 3, 1, true, e44, ByteResult::Sums),
+          byte_conv(2, 16, 11, 8, 24, 3, 2, true, e45, ByteResult::Halves),
+          byte_conv(1, 5, 9, 9, 17, 3, 1, false, e54, ByteResult::Sums),
+          byte_conv(3, 64, 5, 6, 64, 1, 1, true, e44, ByteResult::Bytes),
+          f8_squares(48, 1024)};
 }
 
 }  // namespace ingot::samples

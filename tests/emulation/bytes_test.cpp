@@ -5,17 +5,10 @@
 #include <catch2/catch.hpp>
 
 #include "codegen/cuda/cuda_backend.h"
-#include "codegen/cuda/mma_cost.h"
-#include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/tuning_candidates.h"
-#include "compiler/driver/reference.h"
-#include "compiler/ir/text.h"
 #include "compiler/ops/registry.h"
-#include "passes/pass_manager.h"
-#include "passes/plan_memory.h"
-#include "tests/emulation/byte_samples.h"
-#include "tests/emulation/check_sample.h"
+#include "tests/emulation/eight_bits.h"
 
 using namespace ingot;
 using namespace ingot::samples;
@@ -23,46 +16,13 @@ using namespace ingot::samples;
 namespace {
 
 constexpr ByteTypes kUs{DType::U8, DType::I8};
-
-void check_schedule(const Sample& sample, const Schedule& schedule, int capability = 90) {
-  auto emitted = emit_cuda(sample.kernel, cuda_traits(capability), schedule);
-  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
-  check_run(sample, emitted.value());
-}
-
-Schedule warps(int m, int n, int warp_m, int warp_n, int k_warps, int cluster, int stages) {
-  Schedule s;
-  s.kind = Schedule::Kind::Tiles;
-  s.unit = MultiplyUnit::Bytes;
-  s.tile = {
-      .m = m, .n = n, .k = 64 * k_warps, .warp_m = warp_m, .warp_n = warp_n, .k_warps = k_warps, .stages = stages};
-  s.cluster_k = cluster;
-  s.threads = s.tile.threads();
-  return s;
-}
-Schedule groups(int m, int n, int warp_m, int warp_n, int cluster, int stages, bool overlap) {
-  Schedule s = warps(m, n, warp_m, warp_n, 1, cluster, stages);
-  s.tile.k = 128;
-  s.tile.warpgroups = true;
-  s.tile.overlap = overlap;
-  s.threads = s.tile.threads();
-  return s;
-}
-Schedule boxes(int m, int n, int warp_m, int warp_n, int stages, bool in_turn) {
-  Schedule s = groups(m, n, warp_m, warp_n, 1, stages, true);
-  s.tile.boxes = true;
-  s.tile.in_turn = in_turn;
-  s.most_blocks = 3;
-  s.threads = s.tile.threads();
-  return s;
-}
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+const PlansOfEight kPlans{MultiplyUnit::Bytes};
 
 }  // namespace
 
 TEST_CASE("products of bytes as they are planned are exact", "[emulated]") {
   for (const Sample& sample : byte_samples()) {
-    for (int capability : {80, 90}) {
+    for (int capability : {75, 80, 90}) {
       auto forms = emit_cuda(sample.kernel, cuda_traits(capability));
       if (!forms) FAIL(sample.name << ": " << forms.error().to_string());
       REQUIRE(forms->size() == 1);
@@ -75,23 +35,38 @@ TEST_CASE("products of bytes as they are planned are exact", "[emulated]") {
 TEST_CASE("products of bytes by warps, under many tiles", "[emulated]") {
   const std::vector<Sample> samples = byte_samples();
   for (size_t i = 0; i < samples.size(); ++i)  // each plan on several samples, and each sample with a plan
-    check_schedule(samples[i], i % 3 == 0   ? warps(64, 64, 32, 32, 1, 1, 3)
-                               : i % 3 == 1 ? warps(32, 64, 32, 32, 2, 2, 2)
-                                            : warps(32, 32, 32, 32, 4, 1, 2));
-  check_schedule(byte_matmul(1, 150, 300, 272, false, true, kUs, ByteResult::Bytes), warps(128, 128, 64, 32, 1, 1, 4));
+    check_schedule(samples[i], i % 3 == 0   ? kPlans.warps(64, 64, 32, 32, 1, 1, 3)
+                               : i % 3 == 1 ? kPlans.warps(32, 64, 32, 32, 2, 2, 2)
+                                            : kPlans.warps(32, 32, 32, 32, 4, 1, 2));
+  check_schedule(byte_matmul(1, 150, 300, 272, false, true, kUs, ByteResult::Bytes),
+                 kPlans.warps(128, 128, 64, 32, 1, 1, 4));
 }
 
 TEST_CASE("products of bytes by warpgroups, fetched by threads or as boxes", "[emulated]") {
   const std::vector<Sample> samples = byte_samples();
   for (size_t i = 0; i < samples.size(); ++i) {
-    check_schedule(samples[i], i % 3 == 0   ? groups(64, 64, 64, 64, 1, 3, false)
-                               : i % 3 == 1 ? groups(128, 96, 64, 96, 1, 4, true)
-                                            : groups(64, 32, 64, 32, 4, 2, false));
+    check_schedule(samples[i], i % 3 == 0   ? kPlans.groups(64, 64, 64, 64, 1, 3, false)
+                               : i % 3 == 1 ? kPlans.groups(128, 96, 64, 96, 1, 4, true)
+                                            : kPlans.groups(64, 32, 64, 32, 4, 2, false));
     if (!takes_boxes(samples[i].kernel, DType::I8)) continue;
-    check_schedule(samples[i], i % 2 ? boxes(64, 64, 64, 64, 3, true) : boxes(128, 64, 64, 64, 3, false));
+    check_schedule(samples[i], i % 2 ? kPlans.boxes(64, 64, 64, 64, 3, true) : kPlans.boxes(128, 64, 64, 64, 3, false));
   }
   check_schedule(byte_matmul(1, 300, 272, 400, false, true, kUs, ByteResult::Halves),
-                 boxes(128, 128, 128, 128, 2, true));
+                 kPlans.boxes(128, 128, 128, 128, 2, true));
+  // Results by TMA, with bytes that come the same way, and rows of 64 bytes.
+  for (bool in_turn : {false, true}) {
+    check_schedule(byte_matmul(2, 150, 144, 160, false, true, kUs, ByteResult::Added),
+                   kPlans.boxes(64, 128, 64, 128, 2, in_turn));
+    Schedule half = kPlans.boxes(128, 64, 64, 64, 3, in_turn);
+    half.tile.k = 64;
+    check_schedule(byte_conv(3, 64, 9, 11, 80, 3, 1, true, kUs, ByteResult::Bytes), half);
+    check_schedule(byte_matmul(1, 150, 72, 192, false, true, {DType::I8, DType::U8}, ByteResult::Sums), half);
+  }
+  const auto step = [](const Sample& sample) {
+    return emit_cuda(sample.kernel, cuda_traits(90)).value().at(0).schedule.tile.k;
+  };
+  CHECK(step(byte_conv(8, 64, 28, 28, 64, 3, 1, true, kUs, ByteResult::Bytes)) == 64);
+  CHECK(step(byte_conv(8, 128, 28, 28, 64, 3, 1, true, kUs, ByteResult::Bytes)) == 128);
   // Boxes are for what lies along k in whole 16 bytes.
   CHECK(takes_boxes(byte_matmul(1, 70, 72, 96, false, true, kUs, ByteResult::Bytes).kernel, DType::I8));
   CHECK(takes_boxes(byte_conv(2, 32, 7, 9, 40, 3, 1, true, kUs, ByteResult::Bytes).kernel, DType::I8));
@@ -102,8 +77,8 @@ TEST_CASE("products of bytes by warpgroups, fetched by threads or as boxes", "[e
 TEST_CASE("sums of bytes wrap like integers of 32 bits", "[emulated]") {
   // 40,000 products of up to 255 * 255 are more than 2^31.
   const Sample sample = byte_matmul(1, 3, 5, 40000, false, true, {DType::U8, DType::U8}, ByteResult::Sums);
-  check_schedule(sample, warps(32, 32, 32, 32, 4, 1, 2));
-  check_schedule(sample, groups(64, 32, 64, 32, 1, 3, false));
+  check_schedule(sample, kPlans.warps(32, 32, 32, 32, 4, 1, 2));
+  check_schedule(sample, kPlans.groups(64, 32, 64, 32, 1, 3, false));
 }
 
 TEST_CASE("what is no byte is not multiplied as one", "[emulated]") {
@@ -111,46 +86,21 @@ TEST_CASE("what is no byte is not multiplied as one", "[emulated]") {
   auto& product = std::get<Contract>(sample.kernel.body[0].node);
   const Expr a = product.a;
   const TargetTraits target = cuda_traits(90);
-  CHECK(multiply_unit(product, target) == MultiplyUnit::Bytes);
-  CHECK(multiply_unit(product, cuda_traits(75)) == MultiplyUnit::Simt);
+  CHECK(multiply_unit(sample.kernel, target) == MultiplyUnit::Bytes);
+  CHECK(multiply_unit(sample.kernel, cuda_traits(75)) == MultiplyUnit::Bytes);
   product.a = a - Expr::integer(DType::I32, 7);
-  CHECK(multiply_unit(product, target) == MultiplyUnit::Simt);
+  CHECK(multiply_unit(sample.kernel, target) == MultiplyUnit::Simt);
   check_run(sample, emit_cuda(sample.kernel, target).value().at(0));
   const Expr odd = eq(floor_mod(product.m[0].var, 2), 1);
   product.a = select(odd, a, Expr::integer(DType::I32, -1));  // beside bytes without a sign
-  CHECK(multiply_unit(product, target) == MultiplyUnit::Simt);
+  CHECK(multiply_unit(sample.kernel, target) == MultiplyUnit::Simt);
   product.a = select(odd, a, Expr::integer(DType::I32, 200));  // a padding other than zero: computed, and a byte
-  CHECK(multiply_unit(product, target) == MultiplyUnit::Bytes);
+  CHECK(multiply_unit(sample.kernel, target) == MultiplyUnit::Bytes);
   CHECK(!takes_boxes(sample.kernel, DType::I8));
   check_run(sample, emit_cuda(sample.kernel, target).value().at(0));
 }
 
 namespace {
-
-/// A graph's text through the passes for a target.
-struct Lowered {
-  Graph graph;
-  MemoryPlan plan;
-  LoweredProgram program;
-};
-Lowered lower(const std::string& text, const TargetTraits& target) {
-  PassContext ctx;
-  ctx.evaluate = evaluate_node;
-  ctx.target = target;
-  auto graph = parse_graph(text, find_op);
-  if (!graph) FAIL(graph.error().to_string());
-  const auto passes = run_pipeline(*graph, ctx, {});
-  if (!passes) FAIL(passes.error().to_string());
-  const MemoryPlan plan = plan_memory(*graph);
-  auto program = lower_program(*graph, plan);
-  if (!program) FAIL(program.error().to_string());
-  return {std::move(*graph), plan, std::move(*program)};
-}
-std::vector<Tensor> outputs_of(const Lowered& l, const std::vector<Tensor>& inputs) {
-  auto outputs = run_reference(l.graph, l.plan, l.program, {}, inputs);
-  if (!outputs) FAIL(outputs.error().to_string());
-  return std::move(*outputs);
-}
 
 std::string bytes_text(int64_t count, int seed, const char* type) {
   std::string text;
@@ -192,7 +142,7 @@ std::string conv_text(int pad) {
 }  // namespace
 
 TEST_CASE("quantised graphs compute the same with products of bytes as without", "[emulated]") {
-  const TargetTraits without = cuda_traits(75), with = cuda_traits(90);
+  const TargetTraits without = TargetTraits{}, with = cuda_traits(90);
   const std::string small = matmul_text("u8", 100, false);  // would sum rows of x at run time
   for (const std::string& text :
        {matmul_text("i8", 0, false), matmul_text("u8", 128, false), small, matmul_text("u8", 100, false, 10000000),
@@ -240,17 +190,6 @@ TEST_CASE("products of bytes compile to their instructions, without spills", "[n
     WARN("skipped: " << nvrtc_version().error().to_string());
     return;
   }
-  const auto check = [](const Sample& sample, const EmittedKernel& e, const char* target, const char* ptx,
-                        const std::string& instruction) {
-    INFO(sample.name << " " << to_string(e.schedule) << "\n" << e.source);
-    const auto code = compile_nvrtc(e.source, e.name, target);
-    if (!code) FAIL(code.error().to_string());
-    CHECK(code.value().spill_bytes == 0);
-    CHECK(!has(code.value().log, "C75"));
-    const auto text = compile_nvrtc(e.source, e.name, ptx);
-    if (!text) FAIL(text.error().to_string());
-    CHECK(has({text.value().code.begin(), text.value().code.end()}, instruction));
-  };
   const std::pair<ByteTypes, const char*> kSigns[] = {{{DType::U8, DType::I8}, "u8.s8"},
                                                       {{DType::I8, DType::I8}, "s8.s8"},
                                                       {{DType::I8, DType::U8}, "s8.u8"},
@@ -259,19 +198,21 @@ TEST_CASE("products of bytes compile to their instructions, without spills", "[n
     const Sample sample = byte_matmul(1, 1024, 512, 1024, false, true, types, ByteResult::Bytes);
     const std::string by_warps = fmt::format("m16n8k32.row.col.s32.{}.s32", signs),
                       by_groups = fmt::format("k32.s32.{}", signs);
-    check(sample, emit_cuda(sample.kernel, cuda_traits(80)).value().at(0), "sm_80", "ptx_80", by_warps);
-    check(sample, emit_cuda(sample.kernel, cuda_traits(90), boxes(128, 128, 64, 128, 4, false)).value(), "sm_90a",
-          "ptx_90a", by_groups);
+    check_compiles(sample, emit_cuda(sample.kernel, cuda_traits(80)).value().at(0), "sm_80", "ptx_80", by_warps);
+    check_compiles(sample, emit_cuda(sample.kernel, cuda_traits(90), kPlans.boxes(128, 128, 64, 128, 4, false)).value(),
+                   "sm_90a", "ptx_90a", by_groups);
   }
   const Sample sample = byte_matmul(1, 1024, 1024, 1024, false, true, kUs, ByteResult::Bytes);
-  for (const Schedule& s :
-       {boxes(128, 256, 64, 256, 3, false), boxes(256, 128, 128, 128, 3, false), boxes(128, 128, 128, 128, 3, true),
-        boxes(64, 256, 64, 256, 2, true), groups(128, 128, 64, 128, 1, 3, true)})
-    check(sample, emit_cuda(sample.kernel, cuda_traits(90), s).value(), "sm_90a", "ptx_90a", "k32.s32.u8.s8");
+  for (const Schedule& s : {kPlans.boxes(128, 64, 64, 64, 3, true), kPlans.boxes(128, 256, 64, 256, 3, false),
+                            kPlans.boxes(256, 128, 128, 128, 3, false), kPlans.boxes(128, 128, 128, 128, 3, true),
+                            kPlans.boxes(64, 256, 64, 256, 2, true), kPlans.groups(128, 128, 64, 128, 1, 3, true)})
+    check_compiles(sample, emit_cuda(sample.kernel, cuda_traits(90), s).value(), "sm_90a", "ptx_90a", "k32.s32.u8.s8");
   for (const Sample& other : byte_samples())
-    for (const char* target : {"sm_80", "sm_90a"}) {
-      const EmittedKernel e = emit_cuda(other.kernel, cuda_traits(std::atoi(target + 3))).value().at(0);
-      check(other, e, target, std::string(target) == "sm_80" ? "ptx_80" : "ptx_90a",
-            e.schedule.tile.warpgroups ? "k32.s32" : "m16n8k32");
+    for (const std::string version : {"75", "80", "90a"}) {
+      const EmittedKernel e = emit_cuda(other.kernel, cuda_traits(std::stoi(version))).value().at(0);
+      check_compiles(other, e, ("sm_" + version).c_str(), ("ptx_" + version).c_str(),
+                     e.schedule.tile.warpgroups ? "k32.s32"
+                     : version == "75"          ? "m8n8k16"
+                                                : "m16n8k32");
     }
 }

@@ -8,6 +8,7 @@
 #include "codegen/cuda/prelude.h"
 #include "codegen/text/kernel_name.h"
 #include "tests/emulation/attention_samples.h"
+#include "tests/emulation/byte_samples.h"
 #include "tests/emulation/emulated_driver.h"
 #include "tests/emulation/emulator_device.h"
 #include "tests/emulation/run_sample.h"
@@ -90,11 +91,14 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   INFO(fault.what << " in " << sample.name);
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
-  for (const char* loop : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention,
-                           kAttentionBoxes})  // what it includes is planted into its text
-    if (source.find(fmt::format("#include \"{}\"", loop)) != std::string::npos && loop != fault.file)
-      source = inlined(source, loop);
-  if (*fault.file) source = inlined(source, fault.file);
+  bool is_there = !*fault.file;
+  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention, kAttentionBoxes, kSplit, kProduct,
+                           kChanged}) {  // what it includes is planted into its text
+    if (source.find(fmt::format("#include \"{}\"", file)) == std::string::npos) continue;
+    source = inlined(source, file);
+    is_there |= file == fault.file;
+  }
+  if (!is_there) source = inlined(source, fault.file);
   REQUIRE(source.find(fault.before) != std::string::npos);
   emitted.source = replace_all(source, fault.before, fault.after);
   if (one_block_for_all_batches) emitted.grid[2] = 1;
@@ -205,7 +209,7 @@ TEST_CASE("faults in the main loop of warpgroups", "[emulated]") {
        "fence"},
       {"one copy too few is waited for", kWgmma, "cp_async_wait<kAhead - 1>()", "cp_async_wait<kAhead>()", "race"},
       {"the stage in use is overwritten", kWgmma, "copy_a(free, step", "copy_a(now, step", "race"},
-      {"the wrong 16 steps of k", kProduct, "x * 128 + k * kSize :", "x * 128 + k * 2 * kSize :", "wrong"},
+      {"the wrong 16 steps of k", kProduct, "x * kRow + k * kSize :", "x * kRow + k * 2 * kSize :", "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
 }
@@ -263,7 +267,7 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
   const Fault faults[] = {
       {"a stage is sent for before it is free", kBoxes, "mbar_wait(ring.empty(), ring.phase ^ 1);", "", "race"},
       {"products do not wait for a stage", kBoxes, "mbar_wait(ring.full(), ring.phase);", "", "race"},
-      {"a stage is free while it is multiplied", kBoxes, "product.template wait<1>();", "", "race"},
+      {"a stage is free while it is multiplied", kBoxes, "product.template settle<1>();", "", "race"},
       {"the barriers' start is not fenced", kBoxes, "fence_mbar_init();", "", "not-fenced"},
       {"no barrier behind it", kBoxes, "  ring.clear_rest();\n  cta_sync();", "", "mbarrier-not-initialised"},
       {"a tile too few", kBoxes, "ring.skip((Ring::kTeams - 1) * steps);", "", "deadlock"},
@@ -286,7 +290,7 @@ TEST_CASE("faults in the main loop of boxes", "[emulated]") {
       {"an input is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
       {"an input takes the place of what is on its way out", kStaged,
        "if (!leads()) return;\n      bulk_wait_read<0>();", "if (!leads()) return;", "in-flight"},
-      {"the wrong half of a box", kStaged, "(chunk ^ row % 8)", "(chunk ^ row % 4)", "wrong"},
+      {"the wrong half of a box", kStaged, "kRow == 128 ? row % 8 :", "kRow == 128 ? row % 4 :", "wrong"},
       {"columns behind the last read inputs", kStaged, "return n < n_end ? n : n_end - 2;", "return n;",
        "global-out-of-bounds"},
   };
@@ -340,6 +344,52 @@ TEST_CASE("faults where blocks of a cluster share k", "[emulated]") {
   for (const Fault& fault : faults) plant(dynamic_matmul(30, 72, 1416, DType::F16), fault, &schedule);
 }
 
+TEST_CASE("faults in products of 8 bits", "[emulated]") {
+  Schedule schedule = one_block_of({.m = 64,
+                                    .n = 64,
+                                    .k = 64,
+                                    .warp_m = 64,
+                                    .warp_n = 64,
+                                    .stages = 3,
+                                    .warpgroups = true,
+                                    .overlap = true,
+                                    .boxes = true,
+                                    .in_turn = true},
+                                   MultiplyUnit::Bytes);
+  constexpr ByteTypes kUs{DType::U8, DType::I8};
+  const Sample conv = byte_conv(2, 64, 7, 9, 40, 3, 1, true, kUs, ByteResult::Bytes);
+  plant(conv,
+        {"the wrong rows of 64 bytes", kProduct, "kRow == 128 ? kSwizzle128 : kSwizzle64", "kSwizzle128", "wrong"},
+        &schedule);
+  const Fault in_pairs[] = {
+      {"chunks of a box of bytes are not permuted", kStaged, ": row / 2 % 4", ": 0", "wrong"},
+      {"the wrong pair of bytes", kStaged, "(c + k / 2 * 8) * kSize", "(c + k % 2 * 8) * kSize", "wrong"},
+      {"a byte that came is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
+  };
+  for (const Fault& fault : in_pairs)
+    plant(byte_matmul(1, 150, 144, 160, false, true, kUs, ByteResult::Added), fault, &schedule);
+  schedule.unit = MultiplyUnit::F8;
+  schedule.tile.k = 128;
+  plant(f8_squares(40, 4096),
+        {"sums of f8 do not settle", kMmaOperand, "return MmaTraits<typename Plan::element>::type == kE4M3;",
+         "return false;", "wrong"},
+        &schedule);
+  plant(f8_squares(40, 2048),
+        {"sums of f8 are read before they are there", kProduct, "if constexpr (kSettles) {\n      wgmma_wait<0>();",
+         "if constexpr (kSettles) {", "wgmma"},
+        &schedule);
+  schedule.tile = {.m = 64, .n = 64, .k = 64, .warp_m = 32, .warp_n = 32, .stages = 3};
+  schedule.threads = schedule.tile.threads();
+  plant(byte_matmul(1, 70, 72, 96, false, true, {DType::F8E5M2, DType::F8E4M3}, ByteResult::Sums),
+        {"e5m2 is taken for e4m3", kMmaOperand, "Plan::a_other ? kOtherA : 0", "0", "wrong"}, &schedule);
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile.k = 32;
+  plant(byte_conv(1, 5, 9, 9, 17, 3, 1, false, {DType::F8E5M2, DType::F8E4M3}, ByteResult::Sums),
+        {"the table behind the end of k is read", kMmaOperand, "in ? k_of(j, u) : 0", "k_of(j, u)",
+         "global-out-of-bounds"},
+        &schedule);
+}
+
 TEST_CASE("faults where f32 operands are split", "[emulated]") {
   const Schedule schedule = one_block_of({.m = 128,
                                           .n = 64,
@@ -371,8 +421,7 @@ TEST_CASE("faults where f32 operands are split", "[emulated]") {
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
   const Fault in_wide_boxes[] = {
-      {"the wrong half of a chunk", kStaged, "lane % 4 / 2) + lane % 2 * 8;", "lane % 4 / 2) + lane / 2 % 2 * 8;",
-       "wrong"},
+      {"the wrong half of a chunk", kStaged, "byte / 16) + byte % 16;", "byte / 16) + byte / 2 % 16;", "wrong"},
       {"an input is not waited for", kStaged, "mbar_wait(barrier(p), phases >> p & 1);", "", "race"},
       {"a box leaves before all of it is there", kStaged, "fence_proxy_async();\n    warp_sync();", "",
        "missing-proxy-fence"},

@@ -5,9 +5,6 @@
 
 namespace ingot::emulation {
 
-/// Bytes are of type 3, and 1 more where A, 2 more where B has no sign.
-static float byte_value(u32 bits, bool has_no_sign) { return has_no_sign ? (float)(u8)bits : (float)(signed char)bits; }
-
 extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
   HERE();
   Warp& w = *me().warp;
@@ -16,8 +13,8 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
   w.ptr[l] = a;
   w.slot[l] = (u64)(size_t)b;
   if (!collective(6)) return;
-  const bool bytes = type >= 3, no_sign_a = bytes && ((type - 3) & 1), no_sign_b = bytes && ((type - 3) & 2);
-  const int K = type == 2 ? 8 : bytes ? 32 : 16;
+  const bool eight = type >= 3;
+  const int K = k_of(type);
   float A[16][32], B[32][8];
   for (u32 i = 0; i < 32; ++i) {
     const u32 g = i / 4, t = i % 4;
@@ -26,8 +23,8 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
     for (u32 q = 0; q < 4; ++q) {
       const u32 row = g + (q & 1) * 8, hi = q >> 1;
       if (type == 2) A[row][t + 4 * hi] = tf32_value(pa[q]);
-      else if (bytes)
-        for (u32 e = 0; e < 4; ++e) A[row][4 * t + 16 * hi + e] = byte_value(pa[q] >> 8 * e, no_sign_a);
+      else if (eight)
+        for (u32 e = 0; e < 4; ++e) A[row][4 * t + 16 * hi + e] = eight_bits(type_of_a(type), (u8)(pa[q] >> 8 * e));
       else
         for (u32 e = 0; e < 2; ++e) {
           const u16 v = (u16)(pa[q] >> 16 * e);
@@ -36,8 +33,8 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
     }
     for (u32 q = 0; q < 2; ++q) {
       if (type == 2) B[t + 4 * q][g] = tf32_value(pb[q]);
-      else if (bytes)
-        for (u32 e = 0; e < 4; ++e) B[4 * t + 16 * q + e][g] = byte_value(pb[q] >> 8 * e, no_sign_b);
+      else if (eight)
+        for (u32 e = 0; e < 4; ++e) B[4 * t + 16 * q + e][g] = eight_bits(type_of_b(type), (u8)(pb[q] >> 8 * e));
       else
         for (u32 e = 0; e < 2; ++e) {
           const u16 v = (u16)(pb[q] >> 16 * e);
@@ -50,8 +47,9 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
       const u32 row = i / 4 + (q >> 1) * 8, col = i % 4 * 2 + (q & 1);
       float s = 0;
       for (int k = 0; k < K; ++k) s += A[row][k] * B[k][col];  // bytes: at most 32*255*255 < 2^24, exact
-      if (bytes) ((u32*)w.dst[i])[q] += (u32)(int)s;  // wraps
-      else ((float*)w.dst[i])[q] += s;
+      float& sum = ((float*)w.dst[i])[q];
+      if (is_bytes(type)) ((u32*)w.dst[i])[q] += (u32)(int)s;  // wraps
+      else sum = is_f8(type) ? cut_f8_sum(sum + s) : sum + s;
     }
   collective_finish();
 }

@@ -46,6 +46,7 @@ static void execute(Warp& w, WgOp& o) {
     }
   } else {
     multiply(o.acc->tile, o.n, a, p.v, K);
+    for (int i = 0; is_f8(o.type) && i < 16 * o.n; ++i) o.acc->tile[i] = cut_f8_sum(o.acc->tile[i]);
   }
   ++rt.res.wgmmas;
 }
@@ -155,7 +156,7 @@ extern "C" void emu_wgmma(float* d, int n, int type, u64 da, const u32* a, u64 d
   Warp& w = *f.warp;
   const u32 k = f.wg_ops++;
   const WgSig mine{da, db, n, type, scale_d != 0};
-  if (n % 8 || n > 256 || (type >= 2 && (ta || tb)) || (is_bytes(type) && a)) {
+  if (n % 8 || n > 256 || (type >= 2 && (ta || tb)) || (type >= 3 && a)) {
     fault("bad-wgmma", "n %d type %d", n, type);
     die();
   }

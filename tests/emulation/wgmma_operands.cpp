@@ -2,6 +2,7 @@
 #include "tests/emulation/wgmma.h"
 
 #include <array>
+#include <cmath>
 
 namespace ingot::emulation {
 
@@ -35,13 +36,30 @@ static u32 mn_major(const Desc& x, u32 k, u32 c) {  // c: chunk of 8 elements al
   return x.swz ? x.start + c / per * x.lbo + k / 8 * x.sbo + k % 8 * x.width + c % per * 16
                : x.start + c * x.sbo + k / 8 * x.lbo + k % 8 * 16;
 }
+/// e4m3 or e5m2.
+static float f8_value(u8 bits, int mantissa, int bias) {
+  const int exponent = (bits & 0x7f) >> mantissa, rest = bits & ((1 << mantissa) - 1);
+  const float sign = bits & 0x80 ? -1.0f : 1.0f;
+  if (mantissa == 3 ? (bits & 0x7f) == 0x7f : exponent == 31 && rest) return NAN;
+  if (mantissa == 2 && exponent == 31) return sign * INFINITY;
+  const float fraction = (float)rest / (float)(1 << mantissa);
+  return sign * (exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias));
+}
+float eight_bits(int type, u8 bits) {
+  switch (type) {
+    case 3: return (float)(signed char)bits;
+    case 4: return (float)bits;
+    case 7: return f8_value(bits, 3, 7);
+    default: return f8_value(bits, 2, 15);
+  }
+}
 static float elem(int type, const u8* p, u32 i) {
   if (type == 2) {
     u32 v;
     std::memcpy(&v, p + 4 * i, 4);
     return tf32_value(v);
   }
-  if (is_bytes(type)) return type == 3 ? (float)(signed char)p[i] : (float)p[i];
+  if (type >= 3) return eight_bits(type, p[i]);
   u16 v;
   std::memcpy(&v, p + 2 * i, 2);
   return type == 1 ? bf16_value(v) : kHalf[v];

@@ -45,7 +45,8 @@ template <class Plan, class Epilogue> struct ResultsByBox<Plan, Epilogue, false>
 
 template <class Plan> struct BoxRing {
   typedef typename Plan::index Index;
-  static constexpr int kBytesA = Plan::tile_m * 128, kBytesB = Plan::tile_n * 128;
+  static constexpr int kRow = Plan::tile_k * (int)sizeof(typename Plan::element);  // bytes of an operand's row in a stage: 128, or 64
+  static constexpr int kBytesA = Plan::tile_m * kRow, kBytesB = Plan::tile_n * kRow;
   static constexpr int kStage = kBytesA + kBytesB * (has_small_parts<Plan>() ? 2 : 1);  // a small part lies behind what arrives
   static constexpr int kRing = Plan::stages * kStage;
   // Room for results of each warp, then barriers: of the stages, of the warpgroups' turns, and of staged inputs.
@@ -60,7 +61,7 @@ template <class Plan> struct BoxRing {
     if constexpr (kClipped) a_rows = m_end < Plan::a_rows ? (u32)m_end : Plan::a_rows;
   }
   /// What arrives in a stage.
-  INGOT_DEV u32 sent() const { return (Plan::a_along_k || Plan::window ? a_rows * 128 : kBytesA) + kBytesB; }
+  INGOT_DEV u32 sent() const { return (Plan::a_along_k || Plan::window ? a_rows * kRow : kBytesA) + kBytesB; }
   INGOT_DEV u32 full() const { return shared + kBarriers + slot * 16; }
   INGOT_DEV u32 empty() const { return full() + 8; }
   INGOT_DEV u32 turn(int team) const { return shared + kBarriers + Plan::stages * 16 + team * 8; }
@@ -82,11 +83,11 @@ template <class Plan> struct BoxRing {
   /// Rows of A that no box has are zero. By all threads, before the first barrier.
   INGOT_DEV void clear_rest() const {
     if constexpr (kClipped) {
-      const int rest = (Plan::tile_m - (int)a_rows) * 8;  // times 16 bytes
+      const int rest = (Plan::tile_m - (int)a_rows) * (kRow / 16);  // times 16 bytes
       if (rest == 0) return;
 #pragma unroll 1
       for (int i = threadIdx.x; i < Plan::stages * rest; i += Plan::threads)
-        sts(shared + i / rest * kStage + a_rows * 128 + i % rest * 16, Vec<u32, 4>{});
+        sts(shared + i / rest * kStage + a_rows * kRow + i % rest * 16, Vec<u32, 4>{});
       fence_proxy_async();
     }
   }
@@ -211,7 +212,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     for (Index step = 0; step < steps; ++step) {
       mbar_wait(ring.full(), ring.phase);
       product.start(ring.stage_a(), ring.stage_b());
-      product.template wait<1>();
+      product.template settle<1>();
       if (step > 0) release(before);
       before = ring.slot;
       ring.advance();

@@ -9,8 +9,8 @@
 //                 computed: a(out, side, depth): their values. They are k + i (along k) or m + i (along m)
 //   PrologueB   the same for n
 //   Epilogue    e(b, m, n, acc): called for e_vector neighbouring results along n (or m: out_along_m)
-//   Plan        element (float: three tf32 products with f32 accuracy; f16; bf16; i8: exact sums of bytes in 32 bits, with
-//               a_unsigned and b_unsigned), index (int or i64), tile_m, tile_n,
+//   Plan        element (float: three tf32 products with f32 accuracy; f16; bf16; i8: exact sums of bytes in 32 bits; f8e4m3:
+//               f8; of the last two, a_other and b_other say which operand is without a sign, or e5m2), index (int or i64), tile_m, tile_n,
 //               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
 //               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k,
 //               b_along_k (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector,
@@ -118,6 +118,10 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       constexpr int kGroup = kSteps % 2 == 0 && kM * kN > 8 ? 2 : 1;
 #pragma unroll(kM * kN > 8 ? kSteps / kGroup : 1)
       for (int s = 0; s < kSteps; s += kGroup) multiply_tf32<kGroup>(stage_a, stage_b, warp_k() * kPart + s * kStep);
+    } else if constexpr (sums_settle<Plan>()) {
+      constexpr int kGroup = kM * kN > 8 ? kSteps : 1;  // small tiles one step after the other, as above
+#pragma unroll 1
+      for (int s = 0; s < kSteps; s += kGroup) multiply_settled<kGroup>(stage_a, stage_b, warp_k() * kPart + s * kStep);
     } else {
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) multiply_step(stage_a, stage_b, warp_k() * kPart + s * kStep);
@@ -135,6 +139,28 @@ template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTil
       for (int j = 0; j < kN; ++j) {
         if constexpr (kStep == 32) mma_16832<mma_type<Plan>()>(acc[i][j], a, b[j]);
         else mma_16816<MmaTraits<T>::type>(acc[i][j], a, b[j]);
+      }
+    }
+  }
+  /// `Group` steps along k, 32 or 64, in sums of their own, which then are added to the others (sums_settle).
+  template <int Group> INGOT_DEV void multiply_settled(u32 stage_a, u32 stage_b, int k) {
+    u32 b[Group][kN][2];
+#pragma unroll
+    for (int s = 0; s < Group; ++s) load_b(b[s], stage_b, k + s * kStep);
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      float sum[kN][4] = {};
+#pragma unroll
+      for (int s = 0; s < Group; ++s) {
+        u32 a[4];
+        OperandA::load16(a, stage_a, warp_m() + i * 16, k + s * kStep);
+#pragma unroll
+        for (int j = 0; j < kN; ++j) mma_16832<mma_type<Plan>()>(sum[j], a, b[s][j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) acc[i][j][q] += sum[j][q];
       }
     }
   }

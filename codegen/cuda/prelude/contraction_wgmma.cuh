@@ -1,4 +1,4 @@
-// The main loop of a matrix product by warpgroups (wgmma, sm_90a), 16-bit operands and bytes. Functors and plan are those of
+// The main loop of a matrix product by warpgroups (wgmma, sm_90a), operands of 16 and 8 bits. Functors and plan are those of
 // contraction_mma.cuh, with two differences: warp_m (a multiple of 64) and warp_n are the tile of a warpgroup, and
 // `overlap` keeps one product in flight while the next stage is waited for, at the price of one stage of the ring.
 #pragma once
@@ -62,7 +62,7 @@ template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultT
         in_a.prepare(a, step + 1 + OperandA::kAhead, k_begin);
         in_b.prepare(b, step + 1 + OperandB::kAhead, k_begin);
       }
-      tile.template wait<Plan::overlap>();
+      tile.template settle<Plan::overlap>();
       now = following(now);
       free = following(free);
       if (more) {

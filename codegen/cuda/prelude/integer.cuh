@@ -76,3 +76,11 @@ template <class T, class F> INGOT_DEV T float_to_int(F x) {
 #ifndef INGOT_EMULATE
 template <> INGOT_DEV i32 float_to_int(float x) { return __float2int_rz(x); }  // saturates, and NaN gives 0
 #endif
+
+/// float_to_int<T> of the nearest integer to x (ties to even) plus `zero`, a byte; `zero` as a float. Conversions, and the instruction
+/// that rounds, have a fraction of the rate of additions: a float of 1.5 * 2^23 and more has a step of 1, and its last bits are the integer.
+template <class T> INGOT_DEV T round_to_byte(float x, float zero = 0.0f) {
+  constexpr float kSteps = 12582912.0f;
+  const float inside = fminf(fmaxf(x, (float)IntegerTraits<T>::kLow - zero), (float)IntegerTraits<T>::kHigh - zero);
+  return x != x ? (T)0 : (T)(bits_as<i32>(inside + kSteps) + bits_as<i32>(zero + kSteps));
+}

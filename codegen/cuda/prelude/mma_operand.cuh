@@ -9,11 +9,15 @@ template <> struct MmaTraits<f16> { static constexpr int type = kF16, k = 16; ty
 template <> struct MmaTraits<bf16> { static constexpr int type = kBF16, k = 16; typedef float sum; };
 template <> struct MmaTraits<float> { static constexpr int type = kTF32, k = 8; typedef float sum; };
 template <> struct MmaTraits<i8> { static constexpr int type = kS8, k = 32; typedef int sum; };
-/// What an instruction takes the operands of a plan as: bytes may be without a sign.
+template <> struct MmaTraits<f8e4m3> { static constexpr int type = kE4M3, k = 32; typedef float sum; };
+/// What an instruction takes the operands of a plan as: each of 8 bits may be of the other kind.
 template <class Plan> constexpr int mma_type() {
-  if constexpr (sizeof(typename Plan::element) > 1) return MmaTraits<typename Plan::element>::type;
-  else return kS8 + (Plan::a_unsigned ? kUnsignedA : 0) + (Plan::b_unsigned ? kUnsignedB : 0);
+  constexpr int type = MmaTraits<typename Plan::element>::type;
+  if constexpr (sizeof(typename Plan::element) > 1) return type;
+  else return type + (Plan::a_other ? kOtherA : 0) + (Plan::b_other ? kOtherB : 0);
 }
+/// Tensor cores keep few bits of a sum of f8 products: they add a step up, and additions that round the steps.
+template <class Plan> constexpr bool sums_settle() { return MmaTraits<typename Plan::element>::type == kE4M3; }
 
 INGOT_DEV void set_element(float& to, float value) { to = value; }
 INGOT_DEV void set_element(f16& to, float value) { to = to_f16(value); }
@@ -93,8 +97,9 @@ struct MmaOperand {
   INGOT_DEV u32 entry(Index step, int k) const {
     return table + ((int)(step % (kAhead + 1)) * Plan::tile_k + k) * (int)sizeof(Depth);
   }
-  INGOT_DEV Depth depth_of(const Prologue& prologue, Index step, int j, Index k, int u = 0) const {
-    if constexpr (kTable) return lds<Depth>(entry(step, mine(j) ? k_of(j, u) : 0));
+  /// Of element `i` of a step, which is `k` of all.
+  INGOT_DEV Depth depth_of(const Prologue& prologue, Index step, int i, Index k) const {
+    if constexpr (kTable) return lds<Depth>(entry(step, i));
     else return prologue.depth(k);
   }
   INGOT_DEV void copy(const Prologue& prologue, u32 stage, Index step, Index k_begin, Index k_end) {
@@ -106,7 +111,7 @@ struct MmaOperand {
         const Index k = k_begin + step * Plan::tile_k + k_of(j);
         const T* from;
         const bool in = inside[kSides == 1 ? 0 : j] && k < k_end;
-        const int there = elements_of<Vector>(prologue.at(from, side[kSides == 1 ? 0 : j], depth_of(prologue, step, j, k)));
+        const int there = elements_of<Vector>(prologue.at(from, side[kSides == 1 ? 0 : j], depth_of(prologue, step, k_of(j), k)));
         cp_async_some<Vector * kSize>(stage + place_of(j), from, in ? there * kSize : 0);
       }
     }
@@ -118,7 +123,7 @@ struct MmaOperand {
         const int j = i / kUnit, u = i % kUnit;
         const Index k = k_begin + step * Plan::tile_k + k_of(j, u);
         const bool in = mine(j) && inside[j % kSides] && k < k_end;
-        fetch_one(prologue, staged[i], side[j % kSides], depth_of(prologue, step, j, in ? k : k_begin, u), in);
+        fetch_one(prologue, staged[i], side[j % kSides], depth_of(prologue, step, in ? k_of(j, u) : 0, in ? k : k_begin), in);
       }
     }
   }

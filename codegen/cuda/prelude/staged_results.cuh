@@ -1,13 +1,13 @@
-// Results of a warpgroup, of 16 or 32 bits, on their way to memory by TMA: 16 rows of a warp at a time, as the tensor cores leave
-// them, into shared memory that only this warp uses, and from there in one piece: 128 bytes of columns as a box (BoxedResults), or
+// Results of a warpgroup, of 8, 16 or 32 bits, on their way to memory by TMA: 16 rows of a warp at a time, as the tensor cores leave
+// them, into shared memory that only this warp uses, and from there in one piece: up to 64 columns as a box (BoxedResults), or
 // all columns of rows of 16-bit results that lie one behind the other (RowsOfResults). What the epilogue reads of the same form (a residual) has come by TMA into the
 // very places that its results take. Of the plan:
 //   buffers       pieces of a warp: on their way in, in use, or on their way out
 //   staged_input  the epilogue has such an input
 //   result_size   bytes of a result, and of such an input
 // The functor of the epilogue is that of contraction_wgmma.cuh for two neighbours, with `result` in place of operator():
-//   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, float (&out)[2]) const
-// with the types StagedInput and StagedOutput.
+//   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, Result (&out)[2]) const
+// with the types StagedInput and StagedOutput, of memory, and Result, which is computed.
 #pragma once
 #include "prelude/changed_fragment.cuh"
 #include "prelude/memory.cuh"
@@ -16,14 +16,23 @@
 #include "prelude/tma.cuh"
 #include "prelude/warp.cuh"
 
-/// Boxes of 64 columns, or 32 of 32-bit results: 128 bytes a row, whose 16-byte chunks are permuted by the row.
+INGOT_DEV void set_result(float& to, float value) { to = value; }
+INGOT_DEV void set_result(i8& to, i8 value) { to = value; }
+INGOT_DEV void set_result(u8& to, u8 value) { to = value; }
+INGOT_DEV void set_result(f8e4m3& to, float value) { to = to_f8e4m3(value); }
+INGOT_DEV void set_result(f8e5m2& to, float value) { to = to_f8e5m2(value); }
+
+/// Boxes of 64 columns, or 32 of 32-bit results: 64 or 128 bytes a row, whose 16-byte chunks are permuted by the row.
 template <class Plan> struct BoxedResults {
   typedef typename Plan::index Index;
-  static constexpr int kColumns = 128 / Plan::result_size, kPerRow = Plan::warp_n / kColumns, kBytes = 16 * 128;
-  static_assert(Plan::warp_n % kColumns == 0, "a box is 128 bytes of columns");
+  static constexpr int kColumns = Plan::result_size == 4 ? 32 : 64, kPerRow = Plan::warp_n / kColumns;
+  static constexpr int kRow = kColumns * Plan::result_size, kBytes = 16 * kRow;
+  static_assert(Plan::warp_n % kColumns == 0, "boxes are whole");
   const TensorMap *out, *in;
 
-  static INGOT_DEV u32 place(u32 buffer, int row, int chunk) { return buffer + row * 128 + (chunk ^ row % 8) * 16; }
+  static INGOT_DEV u32 place(u32 buffer, int row, int chunk) {
+    return buffer + row * kRow + (chunk ^ (kRow == 128 ? row % 8 : row / 2 % 4)) * 16;
+  }
   static INGOT_DEV int there(int row, Index, Index) { return row; }  // rows behind the last are zeros
   INGOT_DEV void load(u32 to, u32 barrier, Index batch, Index m, Index n, Index) const {
     mbar_arrive_expect_tx(barrier, kBytes);
@@ -113,20 +122,25 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     const Index n = column(p) + c + k / 2 * 8 + threadIdx.x % 4 * 2;
     return n < n_end ? n : n_end - 2;
   }
-  /// The same as `block` for results of 32 bits, which no matrix load or store moves: a pair is 8 bytes. Chunks of a row differ from
-  /// the first two in bits that its permutation leaves alone: one address serves all.
-  template <int Pairs, class V> INGOT_DEV void wide_block(int p, int c, const V* acc, const Inputs* inputs) const {
-    const int lane = threadIdx.x % 32;
-    const u32 first = Way::place(buffer(p), lane / 4, lane % 4 / 2) + lane % 2 * 8;
+  /// The same as `block` for results of 8 or 32 bits, which no matrix load or store moves: a pair is 2 or 8 bytes. Chunks of a row
+  /// differ from the first ones in bits that its permutation leaves alone: one address serves all.
+  template <int Pairs, class V> INGOT_DEV void pair_block(int p, int c, const V* acc, const Inputs* inputs) const {
+    typedef typename Epilogue::StagedOutput Output;
+    constexpr int kSize = sizeof(Output);
+    const int lane = threadIdx.x % 32, byte = lane % 4 * 2 * kSize;
+    const u32 first = Way::place(buffer(p), lane / 4, byte / 16) + byte % 16;
 #pragma unroll
     for (int k = 0; k < Pairs; ++k) {
-      const u32 at = (first ^ (c / 4 + k / 2 * 2) * 16) + k % 2 * (8 * 128);
+      const u32 at = (first ^ (c + k / 2 * 8) * kSize) + k % 2 * (8 * Way::kRow);
       V pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]};
       Vec<typename Epilogue::StagedInput, 2> staged = {};
       if constexpr (Plan::staged_input) staged = lds<Vec<typename Epilogue::StagedInput, 2>>(at);
-      float results[2];
+      typename Epilogue::Result results[2];
       epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
-      sts(at, Vec<float, 2>{results[0], results[1]});
+      Vec<Output, 2> out;
+      set_result(out[0], results[0]);
+      set_result(out[1], results[1]);
+      sts(at, out);
     }
   }
   /// The first `Pairs` of the four pairs from column c on: all, or those of the last 8 columns.
@@ -162,14 +176,14 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   /// Up to 64 columns of piece p from c0 on; `Opens`: they are the piece's first.
   template <int Count, bool Opens, class V> INGOT_DEV void columns(int p, int c0, const V* acc) {
     constexpr int kInputs = (Count + 15) / 16 * 4;
-    constexpr bool kWide = sizeof(typename Epilogue::StagedOutput) == 4;
+    constexpr bool kPairs = sizeof(typename Epilogue::StagedOutput) != 2;
     Inputs inputs[kInputs];  // on their way together
 #pragma unroll
     for (int i = 0; i < kInputs; ++i) inputs[i] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, c0 + i / 4 * 16, i % 4));
     if constexpr (Opens) open(p);
 #pragma unroll
     for (int c = 0; c + 16 <= Count; c += 16) {
-      if constexpr (kWide) wide_block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
+      if constexpr (kPairs) pair_block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
       else block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
     }
     if constexpr (Count % 16 != 0) block<2>(p, c0 + Count - 8, acc + (c0 + Count - 8) / 2, inputs + Count / 16 * 4);

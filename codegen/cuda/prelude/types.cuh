@@ -74,6 +74,11 @@ INGOT_DEV float to_f32(f16 x) {
 INGOT_DEV float to_f32(bf16 x) { return bits_as<float>((u32)x.bits << 16); }
 INGOT_DEV float to_f32(f8e5m2 x) { return to_f32(f16{(u16)(x.bits << 8)}); }  // e5m2 is the upper half of a binary16
 INGOT_DEV float to_f32(f8e4m3 x) {
+  INGOT_PTX(if constexpr (kArch >= 89) {
+    u32 halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((u16)x.bits));
+    return to_f32(f16{(u16)halves});
+  })
   const u32 sign = (u32)(x.bits & 0x80) << 24, rest = x.bits & 0x7f;
   if (rest == 0x7f) return kNan;
   if (rest < 8) return bits_as<float>(sign | bits_as<u32>((float)rest * 0.001953125f));  // subnormal: units of 2^-9
@@ -107,12 +112,22 @@ INGOT_DEV u32 small_float_bits(float magnitude, int bias, int mantissa) {
   return bits_as<u32>(magnitude + bits_as<float>(magic)) - magic;
 }
 INGOT_DEV f8e4m3 to_f8e4m3(float x) {
+  INGOT_PTX(if constexpr (kArch >= 89) {
+    u16 pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return {(u8)pair};
+  })
   const u32 sign = bits_as<u32>(x) >> 24 & 0x80;
   const float magnitude = fabsf(x);
   if (x != x) return {(u8)(sign | 0x7f)};
   return {(u8)(sign | (magnitude >= 448.0f ? 0x7e : small_float_bits(magnitude, 7, 3)))};
 }
 INGOT_DEV f8e5m2 to_f8e5m2(float x) {
+  INGOT_PTX(if constexpr (kArch >= 89) {
+    u16 pair;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return {(u8)(fabsf(x) == kInf ? bits_as<u32>(x) >> 24 & 0x80 | 0x7c : pair)};
+  })
   const u32 sign = bits_as<u32>(x) >> 24 & 0x80;
   const float magnitude = fabsf(x);
   if (x != x) return {(u8)(sign | 0x7f)};

@@ -8,6 +8,7 @@ enum { kSwizzleNone = 0, kSwizzle128 = 1, kSwizzle64 = 2, kSwizzle32 = 3 };  // 
 //   wgmma<type, TransA, TransB>(float (&d)[N/2], descA, descB, scale_d)      A and B in shared memory; Trans: 0
 //   K-major, 1 MN-major wgmma_ra<type, TransB>(float (&d)[N/2], a[4], descB, scale_d)         A in registers
 //   wgmma_bytes<type>(int (&d)[N/2], descA, descB, scale_d)                  bytes, both K-major; sums wrap
+//   wgmma_bytes<type>(float (&d)[N/2], descA, descB, scale_d)                f8, both K-major
 INGOT_DEV u64 wgmma_desc(u32 addr, u32 lbo, u32 sbo, u32 swizzle) {
   return (u64)((addr & 0x3FFFF) >> 4) | ((u64)(lbo >> 4) << 16) | ((u64)(sbo >> 4) << 32) | ((u64)swizzle << 62);
 }
@@ -46,7 +47,7 @@ template <int Type, int TransA, int TransB, int L>
 INGOT_DEV void wgmma(float (&d)[L], u64 da, u64 db, int scale_d) {
   emu_wgmma(d, L * 2, Type, da, nullptr, db, TransA, TransB, scale_d);
 }
-template <int Type, int L> INGOT_DEV void wgmma_bytes(int (&d)[L], u64 da, u64 db, int scale_d) {
+template <int Type, class Sum, int L> INGOT_DEV void wgmma_bytes(Sum (&d)[L], u64 da, u64 db, int scale_d) {
   emu_wgmma((float*)d, L * 2, Type, da, nullptr, db, 0, 0, scale_d);
 }
 template <int Type, int TransB, int L>
@@ -59,6 +60,10 @@ INGOT_DEV void wgmma_ra(float (&d)[L], const u32 (&a)[4], u64 db, int scale_d) {
 #define WG_BYTES(N, types, i0, i1, i2)                                                                             \
   asm volatile(WG_HEAD(i2) "m64n" #N "k32.s32." types " {" WG_R##N "}, " i0 ", " i1 ", p;\n}"                       \
                : WG_O##N("+r", d)                                                                                    \
+               : "l"(da), "l"(db), "r"(sd))
+#define WG_F8(N, types, i0, i1, i2)                                                                                \
+  asm volatile(WG_HEAD(i2) "m64n" #N "k32.f32." types " {" WG_R##N "}, " i0 ", " i1 ", p, 1, 1;\n}"                 \
+               : WG_O##N("+f", d)                                                                                    \
                : "l"(da), "l"(db), "r"(sd))
 #define WG_DEF(N, L, i0, i1, i2, i3, i4, i5, i6)                                                                      \
   template <int Type, int TransA, int TransB>                                                                         \
@@ -79,9 +84,15 @@ INGOT_DEV void wgmma_ra(float (&d)[L], const u32 (&a)[4], u64 db, int scale_d) {
   }                                                                                                                   \
   template <int Type> INGOT_DEV void wgmma_bytes(int(&d)[L], u64 da, u64 db, int sd) {                                \
     if constexpr (Type == kS8) WG_BYTES(N, "s8.s8", i0, i1, i2);                                                      \
-    else if constexpr (Type == kS8 + kUnsignedA) WG_BYTES(N, "u8.s8", i0, i1, i2);                                    \
-    else if constexpr (Type == kS8 + kUnsignedB) WG_BYTES(N, "s8.u8", i0, i1, i2);                                    \
+    else if constexpr (Type == kS8 + kOtherA) WG_BYTES(N, "u8.s8", i0, i1, i2);                                       \
+    else if constexpr (Type == kS8 + kOtherB) WG_BYTES(N, "s8.u8", i0, i1, i2);                                       \
     else WG_BYTES(N, "u8.u8", i0, i1, i2);                                                                            \
+  }                                                                                                                   \
+  template <int Type> INGOT_DEV void wgmma_bytes(float(&d)[L], u64 da, u64 db, int sd) {                              \
+    if constexpr (Type == kE4M3) WG_F8(N, "e4m3.e4m3", i0, i1, i2);                                                   \
+    else if constexpr (Type == kE4M3 + kOtherA) WG_F8(N, "e5m2.e4m3", i0, i1, i2);                                    \
+    else if constexpr (Type == kE4M3 + kOtherB) WG_F8(N, "e4m3.e5m2", i0, i1, i2);                                    \
+    else WG_F8(N, "e5m2.e5m2", i0, i1, i2);                                                                           \
   }                                                                                                                   \
   template <int Type, int TransB>                                                                                     \
   INGOT_DEV void wgmma_ra(float(&d)[L], const u32(&a)[4], u64 db, int sd) {                                           \
