@@ -239,7 +239,7 @@ std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;
       // An SM group (GPC) has 14 to 18 SMs, which larger clusters do not fill: with more, some would wait for a second turn.
-      const double blocks = (x.boxes && cluster > 2 ? 0.91 : 0.97) * machine.sms;
+      const double blocks = (boxes && cluster > 2 ? 0.91 : 0.97) * machine.sms;
       if (cluster > 1 && (tiles * cluster > blocks || p.k < cluster * 2.0 * step)) break;
       if (cluster > 1 && x.boxes && !holds_results(completed(p, machine, x, cluster), p)) break;
       choices.push_back({x, cluster, estimated_cycles(p, machine, x, cluster)});
