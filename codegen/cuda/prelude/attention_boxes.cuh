@@ -207,6 +207,13 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
       wgmma_ra<kType, 1>(this->acc, operands[k / 16], wgmma_further(value, k * 128), 1);
     wgmma_commit();
   }
+  /// The weights are computed before what follows. Not enough by itself: the assembler moves the wait for products ahead of all that does
+  /// not need them, up to the last branch (the wait for the next keys), and the exponentials would begin when the products have ended.
+  INGOT_DEV void settle(float (&scale)[2]) {
+    wgmma_results(this->scores);
+    wgmma_results(this->sum);
+    wgmma_results(scale);
+  }
   INGOT_DEV void pack() {
 #pragma unroll
     for (int k = 0; k < Plan::tile_n; k += 16) this->template operand<T>(operands[k / 16], k);
@@ -226,9 +233,9 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
     this->logits(score, batch, m0, (Index)0, m_end, n_end);
     this->template weights<Score>(scale);
     pack();
+    if (steps > 1) memory.keys.wait_full();
 #pragma unroll 1
     for (Index step = 1; step < steps; ++step) {
-      memory.keys.wait_full();
       start_scores();
       memory.values.wait_full();
       start_values(memory.values.slot);
@@ -238,6 +245,8 @@ template <class Plan> struct AttentionGroup : OnlineSoftmax<Plan::tile_n, Plan::
       memory.keys.advance();
       this->logits(score, batch, m0, step * Plan::tile_n, m_end, n_end);
       this->template weights<Score>(scale);
+      settle(scale);
+      if (step + 1 < steps) memory.keys.wait_full();
       wgmma_wait<0>();
       wgmma_results(this->acc);
       wgmma_operands(operands);
