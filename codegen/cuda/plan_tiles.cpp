@@ -136,14 +136,13 @@ static std::vector<RankedPlan> rank_skinny(const Kernel& kernel, const TargetTra
 static bool is_skinny(const Kernel& kernel, const TargetTraits& target) {
   const Contract& c = *kernel.contract();
   if (!c.group.empty() || (!is_thin(c.m) && !is_thin(c.n))) return false;
-  const DType element = element_of(multiply_unit(c, target));
+  const DType element = element_of(multiply_unit(kernel, target));
   const bool boxes =
       target.compute_capability == 90 && size_of(element) == 2 && is_thin(c.m) && takes_boxes(kernel, element);
   return !boxes || tile_details(kernel, {}).b_along_k;
 }
 
 std::vector<RankedPlan> rank_tiles(const Kernel& kernel, const TargetTraits& target, const DimValues& at) {
-  const Contract& c = *kernel.contract();
   Schedule s;
   s.kind = Schedule::Kind::Tiles;
   if (is_skinny(kernel, target)) return rank_skinny(kernel, target, s);
