@@ -584,7 +584,7 @@ TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
   schedule.threads = schedule.tile.threads();
   const Fault faults[] = {
       {"values are combined before they are all there", kTile,
-       "    cta_sync();\n#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups",
+       "    workers_sync<Plan>();\n#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups",
        "#pragma unroll 1\n    for (int i = threadIdx.x; i < kGroups", "shared-race"},
       {"a tile begins inside a group", kTile, "* Plan::step_m, at / rows", "* Plan::tile_m, at / rows", "wrong"},
       {"a row is left out", kTile, "for (int j = 1; j < Plan::together; ++j)",
