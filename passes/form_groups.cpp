@@ -325,6 +325,7 @@ class Former {
     if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
     if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position")
       if (const char* why = gather_refusal(groups_, ctx_, reader, id)) return why;
+    if (many_reads && makes_bytes_of_product(g_, n, ctx_)) return kStaysBytes;
     if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops)
       return "a product would repeat this work for each of its tiles";
     return nullptr;

@@ -310,6 +310,14 @@ bool widens_bytes_of_product(const Graph& g, const Node& n, const PassContext& c
   });
 }
 
+bool makes_bytes_of_product(const Graph& g, const Node& n, const PassContext& ctx) {
+  if (!n.op->lowers_as<Pointwise>()) return false;
+  return std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) {
+    const std::vector<NodeId>& users = g.value(v).users;
+    return std::any_of(users.begin(), users.end(), [&](NodeId u) { return widens_bytes_of_product(g, g.node(u), ctx); });
+  });
+}
+
 Result<bool> multiply_bytes(Graph& graph, const PassContext& ctx) {
   if (!has_unit(ctx)) return false;
   return Rewriter(graph).run();

@@ -20,6 +20,8 @@ Result<bool> multiply_bytes(Graph& graph, const PassContext& ctx);
 /// On a GPU, a cast to i32 of bytes, or to f32 of f8, that a product reads (f8: for both operands): it stays with the product, and
 /// the 8 bits are what is stored.
 bool widens_bytes_of_product(const Graph& graph, const Node& node, const PassContext& ctx);
+/// Pointwise work whose result such a cast widens: the product does not repeat it, because TMA sends only for what is in memory.
+bool makes_bytes_of_product(const Graph& graph, const Node& node, const PassContext& ctx);
 
 /// Applies the rewrite rules of simplify_graph.cpp until none fires: chains of reshapes, transposes and casts, identities.
 /// Tests: tests/golden/simplify/

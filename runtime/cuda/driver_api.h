@@ -58,7 +58,9 @@ enum class FunctionAttribute : int {
   LocalBytes = 3,
   Registers = 4,
   MaxDynamicSharedBytes = 8,
-  PreferredSharedCarveout = 9
+  PreferredSharedCarveout = 9,
+  RequiredClusterWidth = 11,
+  NonPortableClusterSizeAllowed = 14
 };
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDefault = 0;

@@ -28,6 +28,8 @@ TYPES = {
     "uint32": 12,
     "uint64": 13,
     "bfloat16": 16,
+    "float8_e4m3fn": 17,
+    "float8_e5m2": 19,
 }
 NAMES = {number: name for name, number in TYPES.items()}
 

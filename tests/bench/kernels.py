@@ -28,15 +28,16 @@ import time
 
 import torch
 
+import eight_bit_rows
 import image_rows
 import memory_rows
 import product_rows
 import rows as row_kit
 from ingot_runtime import Runtime
 
-SECTIONS = product_rows.SECTIONS | image_rows.SECTIONS | memory_rows.SECTIONS
+SECTIONS = product_rows.SECTIONS | eight_bit_rows.SECTIONS | image_rows.SECTIONS | memory_rows.SECTIONS
 # relative errors that rounding of the kind explains, with room for sums in the kind's precision
-TOLERANCE = {"fp16": 2e-3, "bf16": 1.6e-2, "tf32": 2e-3, "fp32": 1e-5, "int8": 0.0}
+TOLERANCE = {"fp16": 2e-3, "bf16": 1.6e-2, "tf32": 2e-3, "fp32": 1e-5, "int8": 0.0, "fp8": 5e-3}
 OURS = row_kit.OURS
 
 
@@ -156,7 +157,7 @@ def parse_arguments():
 
 def selected(args):
     for section in args.rows.split(","):
-        for row in SECTIONS[section]("int8" if section == "bytes" else args.type):
+        for row in SECTIONS[section](eight_bit_rows.KINDS.get(section, args.type)):
             if any(text in row.name for text in args.filter.split(",")):
                 yield row
 

@@ -1,10 +1,9 @@
-"""Rows of kernels.py whose time is products: matrices, convolutions, attention, and products of bytes.
+"""Rows of kernels.py whose time is products: matrices, convolutions and attention.
 
 Bars are microseconds of hand-made kernels of the same kind on an H200, from runs of their own: they say what is
 possible there, and only the peers of the same run give ratios.
 """
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from onnx import helper
@@ -269,98 +268,4 @@ def attention_rows(kind):
         )
 
 
-# ---- products of bytes -----------------------------------------------------------------------------------------------
-
-BYTE_GEMMS = [(4096, 4096, 4096), (8192, 8192, 8192), (12608, 768, 3072), (2048, 2048, 2048), (128, 3072, 768)]
-BYTE_CONVS = [(64, 64, 64, 56, 3), (64, 256, 256, 14, 3), (64, 64, 256, 56, 1), (1, 256, 256, 14, 3)]
-SCALES = {"one": np.float32(1), "z": np.int8(0)}
-
-
-def rounded(sums, scale):
-    return torch.clamp(torch.round(sums * scale), -128, 127)
-
-
-def byte_gemm_row(m, n, k, quantised):
-    """i8 by i8: MatMulInteger with its sums of i32 beside torch._int_mm, or QLinearMatMul beside the same with
-    scaling, rounding and clamping, which PyTorch leaves to others."""
-    scale = 2.0**-9
-
-    def nodes(v, results):
-        if quantised:
-            return [helper.make_node("QLinearMatMul", [v["x"], "one", "z", v["w"], "one", "z", "s", "z"], results)]
-        return [helper.make_node("MatMulInteger", [v["x"], v["w"]], results)]
-
-    def call(v):
-        sums = torch._int_mm(v["x"], v["w"])
-        return rounded(sums.float(), scale).to(torch.int8) if quantised else sums
-
-    def reference(v):
-        sums = v["x"] @ v["w"]  # integers below 2^53: exact
-        return rounded(sums, scale) if quantised else sums
-
-    return Row(
-        "bytes",
-        f"bytes {m}x{n}x{k} {'quantised' if quantised else 'sums'}",
-        "int8",
-        2 * m * n * k,
-        m * k + n * k + m * n * (1 if quantised else 4),
-        {"x": Spec((m, k))},
-        {"w": Spec((k, n))},
-        nodes,
-        [Candidate("PyTorch", call)],
-        reference,
-        exact=True,
-        output_type=torch.int8 if quantised else torch.int32,
-        constants=SCALES | {"s": np.float32(1 / scale)} if quantised else {},
-        prepare=lambda v: dict(v, w=v["w"].t().contiguous().t()),
-    )
-
-
-def byte_conv_row(batch, c, o, size, filt):
-    """QLinearConv, channels last at both ends, beside cuDNN's convolution of fp16."""
-    scale, pad = 2.0**-11, filt // 2
-
-    def nodes(v, results):
-        y = results[0]
-        return [
-            helper.make_node("Transpose", [v["x"]], [y + "t"], perm=[0, 3, 1, 2]),
-            helper.make_node(
-                "QLinearConv",
-                [y + "t", "one", "z", v["w"], "one", "z", "s", "z"],
-                [y + "c"],
-                kernel_shape=[filt, filt],
-                pads=[pad] * 4,
-            ),
-            helper.make_node("Transpose", [y + "c"], [y], perm=[0, 2, 3, 1]),
-        ]
-
-    def reference(v):
-        sums = F.conv2d(v["x"].permute(0, 3, 1, 2), v["w"], padding=pad).round()  # f64 sums in any order are integers
-        return rounded(sums, scale).permute(0, 2, 3, 1)
-
-    return Row(
-        "bytes",
-        f"bytes conv b{batch} {c}>{o} {size}x{size} f{filt}",
-        "int8",
-        2 * batch * size * size * o * c * filt * filt,
-        batch * size * size * (c + o) + o * c * filt * filt,
-        {"x": Spec((batch, size, size, c))},
-        {"w": Spec((o, c, filt, filt))},
-        nodes,
-        [Candidate("cuDNN fp16", lambda v: F.conv2d(v["x"], v["w"], padding=pad))],
-        reference,
-        exact=True,
-        constants=SCALES | {"s": np.float32(1 / scale)},
-        prepare=lambda v: channels_last({n: t.half() for n, t in v.items()}),
-    )
-
-
-def byte_rows(_):
-    for shape in BYTE_GEMMS:
-        for quantised in (False, True):
-            yield byte_gemm_row(*shape, quantised)
-    for shape in BYTE_CONVS:
-        yield byte_conv_row(*shape)
-
-
-SECTIONS = {"gemm": gemm_rows, "resnet": resnet_rows, "attention": attention_rows, "bytes": byte_rows}
+SECTIONS = {"gemm": gemm_rows, "resnet": resnet_rows, "attention": attention_rows}

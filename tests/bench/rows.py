@@ -28,6 +28,7 @@ TORCH = {
     "tf32": torch.float32,
     "fp32": torch.float32,
     "int8": torch.int8,
+    "fp8": torch.float8_e4m3fn,
 }
 ONNX = {
     torch.float16: TensorProto.FLOAT16,
@@ -35,6 +36,7 @@ ONNX = {
     torch.float32: TensorProto.FLOAT,
     torch.int8: TensorProto.INT8,
     torch.int32: TensorProto.INT32,
+    torch.float8_e4m3fn: TensorProto.FLOAT8E4M3FN,
 }
 
 
@@ -114,7 +116,8 @@ class Row:
 
 def onnx_tensor(name, tensor):
     flat = tensor.contiguous().cpu()
-    data = (flat.view(torch.int16) if flat.dtype == torch.bfloat16 else flat).numpy().tobytes()
+    bits = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8}  # NumPy does not know those
+    data = flat.view(bits.get(flat.dtype, flat.dtype)).numpy().tobytes()
     return helper.make_tensor(name, ONNX[tensor.dtype], list(tensor.shape), data, raw=True)
 
 
