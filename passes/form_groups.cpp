@@ -343,6 +343,21 @@ class Former {
       if (other != reader && other >= 0) return false;
     return r.nodes.size() < kMaxNodes;
   }
+  /// As another output of a kernel of rows that reads it: a sum and its norm. Others may read it, too, if that kernel waits for none
+  /// of them.
+  bool joins_rows(int reader, NodeId id, const std::vector<int>& who) {
+    const Group& r = groups_.at(reader);
+    const Node& n = g_.node(id);
+    if (r.kind != "rows" || !is_pointwise(n) || r.moved.valid() || r.nodes.size() >= kMaxNodes) return false;
+    if (input_count(reader) + n.inputs.size() > kMaxInputs) return false;
+    const ValueId rows = g_.node(r.anchor).inputs[0];
+    if (!same_shape(g_.value(rows).type.shape, g_.value(n.outputs[0]).type.shape)) return false;
+    for (int other : who)
+      for (NodeId own : r.nodes)
+        for (ValueId v : g_.node(own).inputs)
+          if (other >= 0 && other != reader && v.valid() && !groups_.inside(reader, v) && groups_.depends_on(v, other)) return false;
+    return true;
+  }
   /// Parts are stored side by side, in the order that their readers want, rather than in another that these read through.
   bool orders_stored_parts(NodeId id, const std::vector<int>& who) const {
     const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && repeats_reads(groups_.at(r)); });
@@ -376,7 +391,7 @@ class Former {
       }
     } else if (who.size() > 1) {
       for (int r : who)
-        if (r >= 0 && joins_points(r, id)) return groups_.add(r, id);
+        if (r >= 0 && (joins_points(r, id) || joins_rows(r, id, who))) return groups_.add(r, id);
       ctx_.refuse(groups_.label(id), kItsReaders, "several kernels read the value, so it is stored once");
     }
     groups_.add(groups_.open("points", NodeId()), id);

@@ -1,6 +1,7 @@
 // Convolutions of two to four channels: the columns of a window become channels. Read in the order of the model, such a
-// window is gathered element by element; in a copy with channels last, its columns lie side by side. Other convolutions of
-// an input of the model read a copy with channels last, too.
+// window is gathered element by element; in a copy with channels last, its columns lie side by side. Patches that neither overlap
+// nor leave anything out are rows of a product in a copy of their own order. Other convolutions of an input of the model read a
+// copy with channels last, too.
 #include <map>
 #include <optional>
 
@@ -31,7 +32,7 @@ std::optional<Stem> stem_of(const Graph& g, const Node& n) {
   if (w.size() != 4 || a.groups != 1 || a.same || w[1] < 2 || w[1] > kChannels || w[3] < 2) return std::nullopt;
   const auto columns = number(x[3]), count = number(y[3]), begin = number(a.begins[1]);
   if (!columns || !count || !begin || *begin < 0 || a.dilations[1] != 1) return std::nullopt;
-  // Patches that do not overlap: the columns of a window are contiguous and aligned as they are.
+  // The columns of a window are contiguous and aligned as they are.
   if (a.strides[1] % kAligned == 0 && w[3] % kAligned == 0 && *begin % kAligned == 0 && *columns % kAligned == 0)
     return std::nullopt;
   Stem s{w[1], w[0], w[2], w[3], *columns, *count, *begin, 0, 0};
@@ -71,6 +72,42 @@ Status widen(Graph& g, NodeId id, const Stem& s) {
   return {};
 }
 
+/// The convolution is a product of patches with its weight, and a patch's elements are whole accesses.
+bool multiplies_patches(const Graph& g, const Node& n) {
+  if (n.op->name != "Conv" || !g.value(n.inputs[1]).constant) return false;
+  const auto& a = n.attrs.as<ConvAttrs>();
+  const Shape& x = g.value(n.inputs[0]).type.shape;
+  const auto& w = g.value(n.inputs[1]).constant->dims();
+  if (w.size() != 4 || a.groups != 1 || w[1] > kChannels || w[2] * w[3] == 1 || w[1] * w[2] * w[3] % (2 * kAligned) != 0) return false;
+  for (size_t d = 0; d < 2; ++d) {
+    const auto size = number(x[d + 2]), begin = number(a.begins[d]), end = number(a.ends[d]);
+    if (a.strides[d] != w[d + 2] || a.dilations[d] != 1 || !size || *size == 0 || *size % w[d + 2] != 0) return false;
+    if (!a.same && (!begin || *begin != 0 || !end || *end != 0)) return false;
+  }
+  return true;
+}
+
+/// [N, C, H, W] as [N, rows * columns, C * taps], times [C * taps, O].
+Status multiply_patches(Graph& g, NodeId id) {
+  const Node n = g.node(id);
+  GraphBuilder b(g);
+  b.origin.merge(n.origin);
+  Compose c(b);
+  const Shape x = g.value(n.inputs[0]).type.shape, y = g.value(n.outputs[0]).type.shape;
+  const auto w = g.value(n.inputs[1]).constant->dims();
+  const int64_t depth = w[1] * w[2] * w[3];
+  const ValueId apart = c.reshape(n.inputs[0], {x[0], x[1], y[2], w[2], y[3], w[3]});
+  const ValueId copy = c.node("Contiguous", {c.transpose(apart, {0, 2, 4, 1, 3, 5})});
+  const ValueId rows = c.reshape(copy, {x[0], y[2] * y[3], depth});
+  const ValueId weight = c.transpose(c.reshape(n.inputs[1], {w[0], depth}), {1, 0});
+  const ValueId product = c.node("MatMul", {rows, weight});
+  const ValueId result = INGOT_TRY(c.result({c.reshape(c.transpose(product, {0, 2, 1}), y)}))[0];
+  g.value(result).name = g.value(n.outputs[0]).name;
+  g.replace_all_uses(n.outputs[0], result);
+  g.erase_if_dead(id);
+  return {};
+}
+
 /// The product reads an input of the model, whose channels are far apart.
 bool reads_model_input(const Graph& g, const Node& n) {
   if (n.op->name != "Conv" || n.attrs.as<ConvAttrs>().groups != 1 || g.value(n.inputs[0]).constant) return false;
@@ -85,6 +122,11 @@ Result<bool> widen_channels(Graph& graph, const PassContext& ctx) {
   bool changed = false;
   std::map<ValueId, ValueId> copies;
   for (NodeId id : graph.order()) {
+    if (multiplies_patches(graph, graph.node(id))) {
+      INGOT_TRY(multiply_patches(graph, id));
+      changed = true;
+      continue;
+    }
     const auto stem = stem_of(graph, graph.node(id));
     if (!stem && reads_model_input(graph, graph.node(id))) {
       const ValueId from = graph.node(id).inputs[0];

@@ -1,5 +1,7 @@
 #include "codegen/lower/group_values.h"
 
+#include <fmt/format.h>
+
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/joins.h"
 #include "compiler/support/hash.h"
@@ -56,8 +58,28 @@ Expr GroupValues::at(ValueId v, const Index& index) {
   return result;
 }
 
+/// `i < k` for an index i: its name; else nothing. What stands behind the condition knows more of i than its extent.
+static const Expr* index_below(const Expr& condition, int64_t& k) {
+  if (condition.op() != ExprOp::Lt || condition.arg(0).op() != ExprOp::Symbol || !condition.arg(0).extent().valid()) return nullptr;
+  const auto bound = condition.arg(1).as_int();
+  if (!bound || *bound <= 0 || condition.arg(0).extent().as_int().value_or(*bound + 1) <= *bound) return nullptr;
+  k = *bound;
+  return &condition.arg(0);
+}
+
 Expr GroupValues::resolve(const Node& node, const Expr& e) {
   std::function<Expr(const Expr&)> replace = [&](const Expr& x) -> Expr {
+    int64_t k = 0;
+    const Expr* i = x.op() == ExprOp::Select ? index_below(x.arg(0), k) : nullptr;
+    if (i) {
+      // Parts behind one another: an index from 0 on simplifies where one that may be negative does not.
+      const Expr below = Expr::index(fmt::format("{}_below{}", i->name(), k), Expr(k));
+      const Expr behind = Expr::index(fmt::format("{}_from{}", i->name(), k), simplify(i->extent() - k));
+      const auto side = [&](const Expr& value, const Expr& index, const Expr& inside, const Expr& outside) {
+        return substitute(rewrite(substitute(value, {{i->name(), inside}}), replace), {{index.name(), outside}});
+      };
+      return select(x.arg(0), side(x.arg(1), below, below, *i), side(x.arg(2), behind, behind + k, *i - k));
+    }
     if (x.op() != ExprOp::Read) return Expr();
     Index index;
     for (const Expr& i : x.args()) index.push_back(simplify(rewrite(i, replace)));
