@@ -94,7 +94,8 @@ class Assigner {
     const Shape& shape = body.value(n.outputs[0]).type.shape;
     for (bool whole : {true, false}) {
       for (ValueId v : n.inputs) {
-        if (axis || !v.valid() || !axes.count(v) || body.value(v).type.rank() != rank) continue;
+        if (axis || !v.valid() || !axes.count(v)) continue;
+        if (body.value(v).type.rank() != rank && n.op->name != "Reshape") continue;
         if (!whole || same_shape(body.value(v).type.shape, shape)) axis = axes.at(v);
       }
     }

@@ -67,7 +67,9 @@ bool rejoin_division(Poly& p) {
       const Poly y = to_poly(atom.arg(1));
       if (y.terms.size() != 1) continue;
       const Monomial rest = *without(mono, {atom});
-      const Monomial partner = multiply(multiply(rest, y.terms.begin()->first), {floor_div(atom.arg(0), atom.arg(1))});
+      const Poly quotient = to_poly(floor_div(atom.arg(0), atom.arg(1)));  // of a quotient: by both divisors at once
+      if (quotient.terms.size() != 1 || quotient.terms.begin()->second != 1) continue;
+      const Monomial partner = multiply(multiply(rest, y.terms.begin()->first), quotient.terms.begin()->first);
       auto it = p.terms.find(partner);
       if (it == p.terms.end() || it->second != coefficient * y.terms.begin()->second) continue;
       Poly x = to_poly(atom.arg(0)), scaled;
