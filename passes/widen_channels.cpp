@@ -87,7 +87,7 @@ bool multiplies_patches(const Graph& g, const Node& n) {
   return true;
 }
 
-/// [N, C, H, W] as [N, rows * columns, C * taps], times [C * taps, O].
+/// [N, C, H, W] as [N, C * taps, rows, columns], channels last, for a convolution of one tap.
 Status multiply_patches(Graph& g, NodeId id) {
   const Node n = g.node(id);
   GraphBuilder b(g);
@@ -98,10 +98,10 @@ Status multiply_patches(Graph& g, NodeId id) {
   const int64_t depth = w[1] * w[2] * w[3];
   const ValueId apart = c.reshape(n.inputs[0], {x[0], x[1], y[2], w[2], y[3], w[3]});
   const ValueId copy = c.node("Contiguous", {c.transpose(apart, {0, 2, 4, 1, 3, 5})});
-  const ValueId rows = c.reshape(copy, {x[0], y[2] * y[3], depth});
-  const ValueId weight = c.transpose(c.reshape(n.inputs[1], {w[0], depth}), {1, 0});
-  const ValueId product = c.node("MatMul", {rows, weight});
-  const ValueId result = INGOT_TRY(c.result({c.reshape(c.transpose(product, {0, 2, 1}), y)}))[0];
+  const ValueId channels = c.transpose(c.reshape(copy, {x[0], y[2], y[3], depth}), {0, 3, 1, 2});
+  const ConvAttrs one{.kernel = {1, 1}, .strides = {1, 1}, .dilations = {1, 1}, .begins = {0, 0}, .ends = {0, 0}};
+  const ValueId product = c.node("Conv", one, {channels, c.reshape(n.inputs[1], {w[0], depth, 1, 1})});
+  const ValueId result = INGOT_TRY(c.result({product}))[0];
   g.value(result).name = g.value(n.outputs[0]).name;
   g.replace_all_uses(n.outputs[0], result);
   g.erase_if_dead(id);
