@@ -149,6 +149,14 @@ Value* ExprEmitter::emit_unary(const Expr& e) {
   }
 }
 
+/// Rounds both sides first: x - max(x) is 0 for the largest x wherever it is computed, in a softmax's sum as in its quotients, even
+/// where x is a product that some other place would fuse with the subtraction.
+Value* ExprEmitter::difference(Value* x, Value* y) {
+  const llvm::IRBuilderBase::FastMathFlagGuard guard(ir_.b);
+  ir_.b.setFastMathFlags({});
+  return ir_.b.CreateFSub(x, y);
+}
+
 Value* ExprEmitter::emit_binary(const Expr& e) {
   auto& b = ir_.b;
   const bool wide = varies(e);
@@ -157,7 +165,7 @@ Value* ExprEmitter::emit_binary(const Expr& e) {
   const bool real = is_float(e.type()), sign = is_signed(e.type());
   switch (e.op()) {
     case ExprOp::Add: return combine_values(ir_, Combine::Sum, e.type(), x, y);
-    case ExprOp::Sub: return real ? b.CreateFSub(x, y) : b.CreateSub(x, y);
+    case ExprOp::Sub: return real ? difference(x, y) : b.CreateSub(x, y);
     case ExprOp::Mul: return combine_values(ir_, Combine::Product, e.type(), x, y);
     case ExprOp::Div:
     case ExprOp::Rem:

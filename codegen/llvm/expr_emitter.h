@@ -108,6 +108,7 @@ class ExprEmitter {
   llvm::Value* emit(const Expr& e);
   llvm::Value* emit_symbol(const Expr& e);
   llvm::Value* emit_binary(const Expr& e);
+  llvm::Value* difference(llvm::Value* x, llvm::Value* y);
   llvm::Value* emit_compare(const Expr& e);
   llvm::Value* emit_lane_compare(const Expr& e);
   llvm::Value* emit_select(const Expr& e);

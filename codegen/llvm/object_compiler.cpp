@@ -144,7 +144,7 @@ Result<std::vector<uint8_t>> compile_object(llvm::Module& module, const TargetTr
   if (!target) return make_error(ErrorKind::Internal, "LLVM: " + why);
   const CpuName name = name_of_cpu(traits);
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // where the instructions allow it (IrTools)
   const std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, name.cpu, name.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
   if (!machine) return make_error(ErrorKind::Internal, "LLVM: no target machine for " + name.cpu);

@@ -82,7 +82,7 @@ double numbers_in_text(const Graph& g, const Node& n) {
 /// How many terms an element of the node sums; 0 when it sums none.
 int64_t terms_of(const Graph& g, const Node& n) {
   if (n.op->name.starts_with("Resize"))
-    return n.op->name == "Resize" ? 64 : 800;  // weights follow from coordinates, which are rounded
+    return n.op->name == "Resize" ? 64 : 2400;  // weights follow from coordinates, which are rounded
   if (n.op->name == "QuantizeTo") return 2;  // it divides, and then rounds: a tie may go either way
   const NodeView view(g, n);
   Shape extents;
