@@ -253,7 +253,7 @@ namespace {
 /// one by one, 20 products of four models while the card was at its power limit, and 45 products of five models at batch 1 (and 64) with
 /// clusters. What it chooses takes 2%, 1% and 4% longer in sum than the best.
 double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x, int cluster) {
-  constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kShortRow = 3.2, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820;
+  constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820;
   constexpr double kCopies = 1.19;  // what copies cost beside all else that passes through shared memory
   // One tile for each block: all begin with the same rows and columns, and what several SMs ask for at a time leaves L2 once. Blocks
   // of a cluster ask for different parts of k.
@@ -274,8 +274,7 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double passes = results * (!staged ? 19 : bytes * (p.staging == Staging::Inputs ? 4 : 2));
   const double operands = (std::min<double>(x.m, p.m) * p.a.bytes + x.n * p.b.bytes) * k,
                moved = results * p.result_bytes / cluster;
-  const double short_steps = p.half_steps ? k / x.k : 0;
-  const double filled = (kFilledRow * p.partial_steps + kShortRow * short_steps) * (x.m + x.n);
+  const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
   // Instructions, half of the issue slots; and a warp waits for its own in each step.
   const double changes =
       !p.a_changes ? 0 : std::max(x.m * k * (6 + p.a.gather * 32) / 128, k / x.k * kChange);  // instructions, half of the issue slots
