@@ -156,8 +156,8 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
   d.a_table = needs_table(kernel, c.a, d.a_along_k);
   d.b_table = needs_table(kernel, c.b, d.b_along_k);
   const int size = static_cast<int>(size_of(element));
-  // What is fetched one by one and converted takes registers, as windows do.
-  const bool scattered = (!a.raw && a.vector == 1) || (!b.raw && b.vector == 1);
+  // What is fetched one by one takes registers, as windows do.
+  const bool scattered = size < 4 && (a.vector == 1 || b.vector == 1);
   const bool window = has_window(c) || scattered || (element == DType::F32 && !(d.a_raw && d.b_raw));
   d.blocks_per_sm = blocks_by_registers(s.tile, size, window);
   if (scattered) d.blocks_per_sm = std::min(d.blocks_per_sm, 2);

@@ -46,10 +46,15 @@ extern "C" void emu_mma(int type, void* d, const u32* a, const u32* b) {
     for (u32 q = 0; q < 4; ++q) {
       const u32 row = i / 4 + (q >> 1) * 8, col = i % 4 * 2 + (q & 1);
       float s = 0;
-      for (int k = 0; k < K; ++k) s += A[row][k] * B[k][col];  // bytes: at most 32*255*255 < 2^24, exact
       float& sum = ((float*)w.dst[i])[q];
+      for (int k = 0; k < K; ++k) {
+        s += A[row][k] * B[k][col];  // bytes: at most 32*255*255 < 2^24, exact
+        if (!is_f8(type) || k % kF8Together != kF8Together - 1) continue;
+        sum = cut_f8_sum(sum + s);
+        s = 0;
+      }
       if (is_bytes(type)) ((u32*)w.dst[i])[q] += (u32)(int)s;  // wraps
-      else sum = is_f8(type) ? cut_f8_sum(sum + s) : sum + s;
+      else sum += s;
     }
   collective_finish();
 }

@@ -45,8 +45,11 @@ static void execute(Warp& w, WgOp& o) {
       std::memcpy(&o.acc->tile[i], &sum, 4);
     }
   } else {
-    multiply(o.acc->tile, o.n, a, p.v, K);
-    for (int i = 0; is_f8(o.type) && i < 16 * o.n; ++i) o.acc->tile[i] = cut_f8_sum(o.acc->tile[i]);
+    const int together = is_f8(o.type) ? kF8Together : K;
+    for (int k = 0; k < K; k += together) {
+      multiply(o.acc->tile, o.n, a + k * 16, p.v + k * o.n, together);
+      for (int i = 0; is_f8(o.type) && i < 16 * o.n; ++i) o.acc->tile[i] = cut_f8_sum(o.acc->tile[i]);
+    }
   }
   ++rt.res.wgmmas;
 }

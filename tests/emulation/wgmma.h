@@ -18,7 +18,9 @@ inline int type_of_b(int type) { return type >= 3 ? first_of_kind(type) + (((typ
 inline int k_of(int type) { return type == 2 ? 8 : type >= 3 ? 32 : 16; }
 /// The value of 8 bits, of the type of one operand.
 float eight_bits(int type, u8 bits);
-/// The sum of f8 products as tensor cores keep it: 14 bits of it.
+/// The sum of f8 products as tensor cores keep it: 14 bits of it, after every 8 products (which agrees with what sums of squares
+/// lose on an H200).
+constexpr int kF8Together = 8;
 inline float cut_f8_sum(float sum) { return __builtin_bit_cast(float, __builtin_bit_cast(u32, sum) & ~0x3ffu); }
 
 /// Decodes rows [first, first + rows) of a wgmma operand into out[k][stride]; lists the 16-byte chunks that it used.
