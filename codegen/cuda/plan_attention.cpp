@@ -94,7 +94,7 @@ bool fits_registers(const MmaTile& t, int columns, LogitCost cost) {
 
 /// The same for elements of 32 bits (prelude/attention_wide.cuh): with the accuracy of f32, small parts and the sums of a step besides.
 bool fits_registers_wide(const MmaTile& t, const AttentionDetails& d, bool single, LogitCost cost) {
-  const int products = single ? t.n + d.columns / 2 : 3 * t.n / 2 + d.columns + d.head / 2;
+  const int products = single ? t.n + d.columns / 2 : 3 * t.n / 2 + d.columns;
   const int masks = cost == LogitCost::Scale ? 0 : cost == LogitCost::Masks ? 8 : 16;
   return products + 40 + masks <= 232;
 }
@@ -114,14 +114,15 @@ int box_bytes(const AttentionDetails& d, const MmaTile& t, BoxElement x) {
   const int keys = t.n * panels * 128, values = t.n * value_panels * 128;
   if (x.size == 2) return queries + t.stages * (keys + values) + scratch + (d.q_stages + 2 * t.stages + 1) * 16;
   const int turned = t.n / 32 * d.columns * 128, parts = x.single ? 1 : 2;
-  return queries + t.stages * parts * (keys + turned) + d.arriving * values + scratch + (d.q_stages + 3 * t.stages + d.arriving) * 16;
+  const int small = x.single ? 0 : t.m * panels * 128;
+  return queries + small + t.stages * parts * (keys + turned) + d.arriving * values + scratch + (d.q_stages + 3 * t.stages + d.arriving) * 16;
 }
 
 int blocks_of(const MmaTile& t) { return t.groups() == 1 ? 2 : 1; }
 
 /// What follows from the tile, but for the stages: two of the queries, and of values that are to be turned, where two of all fit.
 void box_details(AttentionDetails& d, const MmaTile& t, BoxElement x, int shared_bytes) {
-  d.chunk = d.columns % 64 == 0 && d.columns < 128 && x.size == 2 ? 64 : d.columns % 32 == 0 ? 32 : 16;
+  d.chunk = d.columns % 64 == 0 && d.columns < 128 && x.size == 2 ? 64 : d.columns % 32 == 0 && x.single ? 32 : 16;
   d.blocks_per_sm = blocks_of(t);
   d.q_stages = d.arriving = 2;
   MmaTile two = t;

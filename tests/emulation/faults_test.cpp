@@ -506,13 +506,16 @@ TEST_CASE("faults in attention of f32 by boxes", "[emulated]") {
       {"the small part of the keys is not waited for", kAttentionMemory, "kSplit ? keys_whole() : keys.full()", "keys.full()", "race"},
       {"keys in the order of memory", kWide, "bits_as<u32>(w[2]), bits_as<u32>(w[1])", "bits_as<u32>(w[1]), bits_as<u32>(w[2])", "wrong"},
       {"values have no small part", kWide, "sts(at + Memory::kTurned, out);", "", "uninitialised"},
-      {"queries have no small part", kWide, "queries[k / 8][q] = cut_off_tf32(queries[k / 8][q])", "queries[k / 8][q] = 0", "inexact"},
+      {"queries have no small part", kWide, "sts(small_rows() + at, words);", "", "uninitialised"},
+      {"small parts of queries are not waited for", kWide, "bar_sync(1 + group, 128);  // and it is all there", "", "race"},
       {"sums of earlier steps keep their scale", kWide, "fmaf(this->acc[i], step_scale[i / 2 % 2], step_sums[i])",
        "this->acc[i] + step_sums[i]", "wrong"},
   };
   for (const Fault& fault : faults) plant(attention(3, 140, 90, 32, 32, DType::F32, false), fault, &schedule);
   const Fault extremes[] = {
       {"mixed terms of an infinite query or key count", kWide, "if (!warp_any(none || other)) break;", "break;", "wrong"},
+      {"small parts of queries are written while they are multiplied", kWide, "bar_sync(1 + group, 128);  // all four", "// all four", "race"},
+      {"lanes still read what their warp has given back", kWide, "warp_sync();  // all lanes have read the values", "", "race"},
       {"mixed terms of an infinite value count", kWide, "add_carefully(slot);", "{}", "wrong"},
   };
   for (const Fault& fault : extremes) plant(extreme_attention(140, 90, 32, 16), fault, &schedule);

@@ -75,7 +75,8 @@ template <class Plan> struct AttentionMemory {
   static constexpr u32 kKeyStage = kKeys * (kSplit ? 2 : 1);
   static constexpr u32 kValueStage = kWide ? kTurned * (kSplit ? 2 : 1) : kValues;
   static constexpr int kArriving = kWide ? Plan::arriving : 1, kTurners = 3;  // stages of values to be turned, and warps that turn
-  static constexpr u32 kKeysAt = Plan::q_stages * kQueries, kValuesAt = kKeysAt + Plan::stages * kKeyStage;
+  static constexpr u32 kSmallAt = Plan::q_stages * kQueries;  // the small part of the queries that are being multiplied
+  static constexpr u32 kKeysAt = kSmallAt + (kSplit ? kQueries : 0), kValuesAt = kKeysAt + Plan::stages * kKeyStage;
   static constexpr u32 kArrivingAt = kValuesAt + Plan::stages * kValueStage;
   static constexpr u32 kScratchAt = kArrivingAt + (kWide ? kArriving * kValues : 0);
   static constexpr u32 kBarriersAt = kScratchAt + Plan::groups * 4 * WarpScratch<Plan>::kBytes;
