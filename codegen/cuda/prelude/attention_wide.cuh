@@ -1,11 +1,12 @@
 // Attention of f32 by warpgroups (attention_boxes.cuh): what multiplies, and the warps that turn the values.
 //
-// The weights are A of the second product and stay in registers. What a thread has of them are two neighbouring keys of every 8,
-// where an operand has the fourth ones: so the keys of the turned values are permuted, even ones before odd ones of every 8.
+// The weights are A of the second product and stay in registers. What a thread has of them are two neighbouring keys of
+// every 8, where an operand has the fourth ones: so the keys of the turned values are permuted, even ones before odd
+// ones of every 8.
 //
-// With the accuracy of f32 three products stand for one, as in split_product.cuh: of the images in shared memory what arrives is the big
-// part, as the tensor cores ignore the rest of it, and an image of the small part lies beside. Tensor cores truncate sums: those of a
-// step leave them, and are added by additions that round.
+// With the accuracy of f32 three products stand for one, as in split_product.cuh: of the images in shared memory what
+// arrives is the big part, as the tensor cores ignore the rest of it, and an image of the small part lies beside.
+// Tensor cores truncate sums: those of a step leave them, and are added by additions that round.
 #pragma once
 #include "prelude/attention_memory.cuh"
 #include "prelude/online_softmax.cuh"
@@ -15,7 +16,8 @@
 INGOT_DEV u32 image_chunk(u32 image, int row, int chunk) { return image + row * 128 + (chunk ^ row % 8) * 16; }
 
 /// The warps beside the sender, in the order of the sender's boxes.
-template <class Plan> struct AttentionTurner {
+template <class Plan>
+struct AttentionTurner {
   typedef AttentionMemory<Plan> Memory;
   static constexpr int kThreads = Memory::kTurners * 32;
   Memory memory;
@@ -49,7 +51,8 @@ template <class Plan> struct AttentionTurner {
     const u32 from = memory.arriving_stage(), to = memory.value_stage(memory.values.slot);
 #pragma unroll 1
     for (int b = thread; b < kBlocks; b += kThreads) {
-      const int unit = b / 64, panel = unit / (Plan::tile_n / 32), first = unit % (Plan::tile_n / 32) * 32;  // columns, keys
+      const int unit = b / 64, panel = unit / (Plan::tile_n / 32),
+                first = unit % (Plan::tile_n / 32) * 32;  // columns, keys
       const int chunk = b % 8, odd = (b / 2 ^ b / 8) % 2, eight = b / 32 % 2 * 2 + (b / 4 ^ b / 16) % 2;
       if (Plan::tile_d % 32 != 0 && panel * 32 + chunk * 4 >= Plan::tile_d) continue;
       Vec<u32, 4> in[4];
@@ -73,7 +76,8 @@ template <class Plan> struct AttentionTurner {
     memory.arriving.advance();
     memory.values.advance();
   }
-  template <class Score> INGOT_DEV void run(const AttentionTiles<Plan, Score>& tiles) {
+  template <class Score>
+  INGOT_DEV void run(const AttentionTiles<Plan, Score>& tiles) {
     typedef typename Plan::index Index;
 #pragma unroll 1
     for (Index round = 0; tiles.of_round(round) < tiles.total; ++round) {
@@ -89,7 +93,8 @@ template <class Plan> struct AttentionTurner {
 };
 
 /// The products of a warpgroup.
-template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
+template <class Plan>
+struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
   typedef AttentionMemory<Plan> Memory;
   static constexpr bool kSplit = Memory::kSplit;
   static constexpr int kSteps = Plan::tile_n / 8;
@@ -120,22 +125,30 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
     }
   }
   INGOT_DEV void start_scores() {
-    const u64 q = wgmma_desc(query_rows(), 16, 1024, kSwizzle128), key = wgmma_desc(memory.key_stage(), 16, 1024, kSwizzle128);
-    const auto of_query = [&](int k, u64 from) { return wgmma_further(from, k / 32 * Memory::kQueryPanel + k % 32 * 4); };
-    const auto of_key = [&](int k, u32 further) { return wgmma_further(key, k / 32 * Memory::kPanel + k % 32 * 4 + further); };
+    const u64 q = wgmma_desc(query_rows(), 16, 1024, kSwizzle128),
+              key = wgmma_desc(memory.key_stage(), 16, 1024, kSwizzle128);
+    const auto of_query = [&](int k, u64 from) {
+      return wgmma_further(from, k / 32 * Memory::kQueryPanel + k % 32 * 4);
+    };
+    const auto of_key = [&](int k, u32 further) {
+      return wgmma_further(key, k / 32 * Memory::kPanel + k % 32 * 4 + further);
+    };
     wgmma_fence();
     if constexpr (kSplit) {  // mixed terms first: what is cut off behind them is small, too
       const u64 rest = wgmma_desc(small_rows(), 16, 1024, kSwizzle128);
 #pragma unroll
       for (int k = 0; k < Plan::head; k += 8) wgmma<kTF32, 0, 0>(this->scores, of_query(k, rest), of_key(k, 0), k > 0);
 #pragma unroll
-      for (int k = 0; k < Plan::head; k += 8) wgmma<kTF32, 0, 0>(this->scores, of_query(k, q), of_key(k, Memory::kKeys), 1);
+      for (int k = 0; k < Plan::head; k += 8)
+        wgmma<kTF32, 0, 0>(this->scores, of_query(k, q), of_key(k, Memory::kKeys), 1);
     }
 #pragma unroll
-    for (int k = 0; k < Plan::head; k += 8) wgmma<kTF32, 0, 0>(this->scores, of_query(k, q), of_key(k, 0), kSplit || k > 0);
+    for (int k = 0; k < Plan::head; k += 8)
+      wgmma<kTF32, 0, 0>(this->scores, of_query(k, q), of_key(k, 0), kSplit || k > 0);
     wgmma_commit();
   }
-  template <int L> INGOT_DEV void multiply_values(float (&sums)[L], const u32 (&a)[kSteps][4], u32 image, int first) {
+  template <int L>
+  INGOT_DEV void multiply_values(float (&sums)[L], const u32 (&a)[kSteps][4], u32 image, int first) {
     const u64 value = wgmma_desc(image, 16, 1024, kSwizzle128);
 #pragma unroll
     for (int s = 0; s < kSteps; ++s)
@@ -157,7 +170,8 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
   }
   /// Weights of the keys from n0 on, whose products have been waited for.
   template <class Score, class Index>
-  INGOT_DEV void weigh(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end, float (&scale)[2]) {
+  INGOT_DEV void weigh(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end,
+                       float (&scale)[2]) {
     wgmma_results(this->scores);
     const float top[2] = {this->top[0], this->top[1]}, sum[2] = {this->sum[0], this->sum[1]};
 #pragma unroll 1
@@ -166,7 +180,8 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
       this->template weights<Score>(scale);
       if (!kSplit || turn > 0) break;
       // An infinite operand makes a NaN of a mixed term, and so of its row or column.
-      const bool none = sum[0] == sum[0] && this->sum[0] != this->sum[0], other = sum[1] == sum[1] && this->sum[1] != this->sum[1];
+      const bool none = sum[0] == sum[0] && this->sum[0] != this->sum[0],
+                 other = sum[1] == sum[1] && this->sum[1] != this->sum[1];
       if (!warp_any(none || other)) break;
       multiply_carefully();
 #pragma unroll
@@ -205,7 +220,8 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
       }
     }
   }
-  /// The same products one by one, where an operand is infinite: a mixed term would be no number. In few registers: it is rare.
+  /// The same products one by one, where an operand is infinite: a mixed term would be no number. In few registers: it
+  /// is rare.
   INGOT_DEV void multiply_carefully() {
     const int row = warp % 4 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
 #pragma unroll 1
@@ -230,14 +246,15 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
     for (int j = 0; j < Plan::tile_d / 8; ++j) {
       float sums[4] = {};
 #pragma unroll 1
-      for (int lane = 0; lane < 4; ++lane) {  // whose weights these are: of keys at its place and the fourth from there, and two rows
+      for (int lane = 0; lane < 4; ++lane) {  // whose weights these are: of keys at its place and the fourth from there
 #pragma unroll
         for (int i = 0; i < kSteps * 4; ++i) {
           const u32 image = memory.value_stage(slot) + i / 16 * Memory::kTurnedPanel;
           const float weight = bits_as<float>(shfl(operands[i / 4][i % 4], (int)(threadIdx.x % 32 & ~3u) + lane));
 #pragma unroll
           for (int e = i % 2 * 2; e < i % 2 * 2 + 2; ++e)
-            sums[e] = fmaf(weight, element(image, j * 8 + column + e % 2, i / 4 % 4 * 8 + i % 4 / 2 * 4 + lane), sums[e]);
+            sums[e] =
+                fmaf(weight, element(image, j * 8 + column + e % 2, i / 4 % 4 * 8 + i % 4 / 2 * 4 + lane), sums[e]);
         }
       }
 #pragma unroll
@@ -246,5 +263,7 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
     }
     warp_sync();  // all lanes have read the values
   }
-  static INGOT_DEV float element(u32 image, int row, int k) { return lds<float>(image_chunk(image, row, k / 4) + k % 4 * 4); }
+  static INGOT_DEV float element(u32 image, int row, int k) {
+    return lds<float>(image_chunk(image, row, k / 4) + k % 4 * 4);
+  }
 };
