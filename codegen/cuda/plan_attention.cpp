@@ -99,7 +99,7 @@ bool fits_registers(const MmaTile& t, int columns, LogitCost cost) {
 /// a step besides.
 bool fits_registers_wide(const MmaTile& t, const AttentionDetails& d, bool single, LogitCost cost) {
   const int products = single ? t.n + d.columns / 2 : 3 * t.n / 2 + d.columns;
-  const int masks = cost == LogitCost::Scale ? 0 : cost == LogitCost::Masks ? 8 : 16;
+  const int masks = cost == LogitCost::Scale ? 0 : cost == LogitCost::Masks ? 8 : 48;
   return products + 40 + masks <= 232;
 }
 
