@@ -447,8 +447,8 @@ TEST_CASE("faults in attention", "[emulated]") {
   schedule.tile = {.m = 64, .n = 64, .k = 64, .warp_m = 16, .warp_n = 64, .stages = 2};
   schedule.threads = 128;
   const Fault faults[] = {
-      {"no barrier before keys are used", kAttention, "cta_sync();  // these keys", "// these keys", "shared-race"},
-      {"no barrier before values are used", kAttention, "cta_sync();  // and now the values", "// the values",
+      {"no barrier before keys are used", kAttention, "if (!kOwn || step == first) cta_sync();", "if (kOwn) cta_sync();", "shared-race"},
+      {"no barrier before values are used", kAttention, "if (!kOwn) cta_sync();  // and now the values", "if (kOwn) cta_sync();  // the values",
        "shared-race"},
       {"earlier sums keep their scale", kSoftmax, "sum[h] *= scale[h];", "", "wrong"},
       {"keys behind the last count", kSoftmax, "All || n < n_end ? score", "true ? score", "global-out-of-bounds"},
@@ -530,9 +530,12 @@ TEST_CASE("faults where keys are divided", "[emulated]") {
   schedule.threads = schedule.tile.threads();
   schedule.cluster_k = 2;
   const Fault faults[] = {
-      {"one copy too few is waited for", kAttention, "cp_async_wait<2 * kAhead - 1>();\n      cta_sync();  // these",
-       "cp_async_wait<2 * kAhead>();\n      cta_sync();  // these", "race"},
+      {"one copy too few is waited for", kAttention, "cp_async_wait<2 * kAhead - 1>();\n      // These",
+       "cp_async_wait<2 * kAhead>();\n      // These", "race"},
       {"a stage is filled while it is multiplied", kAttention, "slot == 0 ? kAhead : slot - 1", "slot", "race"},
+      {"queries of other warps are not waited for", kAttention, "if (!kOwn || step == first) cta_sync();", "if (!kOwn) cta_sync();", "race"},
+      {"every warp brings the same keys", kAttention, "step * Plan::tile_n + part * kBrought", "step * Plan::tile_n", "wrong"},
+      {"every warp brings the same values", kAttention, "step * kParts + part, n_stop", "step * kParts, n_stop", "wrong"},
       {"sums of other blocks are read too early", kSoftmax, "if constexpr (Cluster > 1) cluster_sync();\n    else cta_sync();",
        "cta_sync();", "race"},
       {"sums lie where results are put", kAttention, "shared + Plan::tile_m * Results::kRow", "shared", "race"},
