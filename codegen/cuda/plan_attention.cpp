@@ -100,7 +100,7 @@ bool fits_registers(const MmaTile& t, int columns, LogitCost cost) {
 bool fits_registers_wide(const MmaTile& t, const AttentionDetails& d, bool single, LogitCost cost) {
   const int products = single ? t.n + d.columns / 2 : 3 * t.n / 2 + d.columns;
   const int masks = cost == LogitCost::Scale ? 0 : cost == LogitCost::Masks ? 8 : 48;
-  return products + 40 + masks <= 232;
+  return products + (single ? 40 : 68) + masks <= 224;
 }
 
 /// What an element is, and how many products stand for one of two elements.
@@ -233,7 +233,9 @@ std::vector<RankedPlan> rank_many_queries(const Kernel& kernel, const TargetTrai
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
   std::vector<RankedPlan> plans;
-  if (target.compute_capability == 90 && d.columns <= 256 && attention_rows(kernel, element_of(s.unit))) {
+  // Elements of 32 bits by boxes only on demand, until they have run on a GPU.
+  const bool taken = size == 2 || std::getenv("INGOT_TILE");
+  if (target.compute_capability == 90 && taken && d.columns <= 256 && attention_rows(kernel, element_of(s.unit))) {
     for (const RankedTile& x : rank_boxes(kernel, target, d, s.unit, at)) {
       s.tile = x.tile;
       s.threads = s.tile.threads();

@@ -120,6 +120,7 @@ struct AttentionGroup : AttentionProducts<Plan>::Type {
   /// Rows m0 ... m0 + 63 of a tile.
   template <class Score>
   INGOT_DEV void attend(const Score& score, Index batch, Index m0, Index m_end, Index n_end, Index steps) {
+    constexpr bool kAhead = !Score::kGrows;  // the next keys are waited for beside the products
     float scale[2];
     this->clear();
     memory.queries.wait_full();
@@ -129,15 +130,16 @@ struct AttentionGroup : AttentionProducts<Plan>::Type {
     wgmma_wait<0>();
     this->weigh(score, batch, m0, (Index)0, m_end, n_end, scale);
     this->pack();
-    if (steps > 1) memory.wait_keys();
+    if (kAhead && steps > 1) memory.wait_keys();
 #pragma unroll 1
     for (Index step = 1; step < steps; ++step) {
+      if (!kAhead) memory.wait_keys();
       this->start_scores();
       start_values();
       wgmma_wait<1>();
       this->weigh(score, batch, m0, step * Plan::tile_n, m_end, n_end, scale);
       settle(scale);
-      if (step + 1 < steps) memory.wait_keys();
+      if (kAhead && step + 1 < steps) memory.wait_keys();
       finish_values(scale);
       this->pack();
     }
@@ -202,7 +204,8 @@ INGOT_DEV void attention_boxes(const TensorMap* q, const TensorMap* key, const T
   cta_sync();
   constexpr bool kWide = AttentionMemory<Plan>::kWide;
   if (warp / 4 == Plan::groups) {
-    if constexpr (kWide) setmaxnreg_dec<48>();
+    // Together as many as the launch has: 168 for each thread. Who asks for more waits for ever.
+    if constexpr (kWide) setmaxnreg_dec<56>();
     else share_registers<Plan, true>();
     pdl_begin();
     if (threadIdx.x == Plan::groups * 128) send_attention(q, key, value, starts, tiles, AttentionMemory<Plan>(shared));
@@ -212,7 +215,7 @@ INGOT_DEV void attention_boxes(const TensorMap* q, const TensorMap* key, const T
         AttentionTurner<Plan>{AttentionMemory<Plan>(shared), turner * 32 + (int)(threadIdx.x % 32)}.run(tiles);
     }
   } else {
-    if constexpr (kWide) setmaxnreg_inc<232>();
+    if constexpr (kWide) setmaxnreg_inc<224>();
     else share_registers<Plan, false>();
     pdl_begin();
     AttentionGroup<Plan>(shared, warp).run(score, epilogue, tiles, d_end);
