@@ -47,12 +47,12 @@ struct AttentionProblem {
   double keys_of(double row) const { return grows ? std::clamp(row + 1 + n - m, 0.0, n) : n; }
 };
 
-/// The time of a tile of queries from m0 on, on an SM with as many other blocks: warpgroups take turns at the tensor cores and at the
-/// exponentials; one alone has both, one after the other.
+/// The time of a tile of queries from m0 on, on an SM with as many other blocks: warpgroups take turns at the tensor
+/// cores and at the exponentials; one alone has both, one after the other for the most part.
 double tile_cycles(const AttentionProblem& p, const MmaTile& t, int blocks, double m0) {
-  // Queries of 32 bits come from shared memory for every step: it is busy as long as the tensor cores.
-  const double again = p.size == 4 ? 1 + 8.0 / t.n : 1;
-  const double elements = 64.0 * t.n, multiply = elements * (p.head + p.columns) * p.products * again / 1800;
+  // Queries come from shared memory for every step: with few keys it is busy as long as the tensor cores.
+  const double again = 1 + (p.size == 4 ? 8.0 : 4.0) / t.n;
+  const double elements = 64.0 * t.n, multiply = elements * (p.head * again + p.columns) * p.products / 1800;
   const double weigh = elements * (1.0 / 16 + p.work / 128);
   double all = 0, most = 0;  // steps
   for (double row = m0; row < std::min(p.m, m0 + t.m); row += 64) {
@@ -61,16 +61,19 @@ double tile_cycles(const AttentionProblem& p, const MmaTile& t, int blocks, doub
     most = std::max(most, steps);
   }
   if (!p.grows) all = most * t.groups();
-  return std::max(all * blocks * std::max(multiply, weigh), most * (multiply + weigh + 400));
+  return std::max(all * blocks * std::max(multiply, weigh), most * (multiply + weigh + 350));
 }
 
 /// Cycles of the busiest SM.
 double estimated_cycles(const AttentionProblem& p, const TargetTraits& target, const MmaTile& t, int blocks) {
   const double rows = std::ceil(p.m / t.m), steps = std::ceil(p.n / t.n);
-  // TMA fills what is outside with zeros, a row at a time; and what a tile reads and writes passes at 19 bytes a cycle and SM.
+  // TMA fills what is outside with zeros, a row at a time; and what a tile reads and writes passes at 19 bytes a cycle
+  // and SM.
   const double outside = (t.m - p.m / rows) + 2 * (steps * t.n - p.n);
   const double bytes = p.size * (p.m * (p.head + p.columns) + p.n * (p.head + p.columns)) / rows;
-  const auto with_rest = [&](double cycles) { return std::max(cycles + 1500 + 8 * outside, bytes * blocks / 19); };
+  const auto with_rest = [&](double cycles) {
+    return std::max(cycles + 1500 + 8 * outside, bytes * blocks / 19 + 10 * steps);
+  };
   const double places = static_cast<double>(target.parallel_units) * blocks;
   if (!p.grows) return std::ceil(rows * p.batch / places) * with_rest(tile_cycles(p, t, blocks, 0)) + 3000;
   double all = 0, last = 0;
@@ -92,11 +95,12 @@ bool fits_registers(const MmaTile& t, int columns, LogitCost cost) {
   return t.n / 2 + t.n / 4 + columns / 2 + rest[groups] + masks <= kLimits[groups];
 }
 
-/// The same for elements of 32 bits (prelude/attention_wide.cuh): with the accuracy of f32, small parts and the sums of a step besides.
+/// The same for elements of 32 bits (prelude/attention_wide.cuh): with the accuracy of f32, small parts and the sums of
+/// a step besides.
 bool fits_registers_wide(const MmaTile& t, const AttentionDetails& d, bool single, LogitCost cost) {
-  const int products = single ? t.n + d.columns / 2 : 3 * t.n / 2 + d.columns + d.head / 2;
-  const int masks = cost == LogitCost::Scale ? 0 : cost == LogitCost::Masks ? 8 : 16;
-  return products + 40 + masks <= 232;
+  const int products = single ? t.n + d.columns / 2 : 3 * t.n / 2 + d.columns;
+  const int masks = cost == LogitCost::Scale ? 0 : cost == LogitCost::Masks ? 8 : 48;
+  return products + (single ? 40 : 68) + masks <= 224;
 }
 
 /// What an element is, and how many products stand for one of two elements.
@@ -109,19 +113,23 @@ struct BoxElement {
 };
 
 int box_bytes(const AttentionDetails& d, const MmaTile& t, BoxElement x) {
-  const int of_panel = 128 / x.size, panels = (d.head + of_panel - 1) / of_panel, value_panels = (d.columns + of_panel - 1) / of_panel;
+  const int of_panel = 128 / x.size, panels = (d.head + of_panel - 1) / of_panel,
+            value_panels = (d.columns + of_panel - 1) / of_panel;
   const int scratch = t.groups() * 4 * 16 * (d.chunk + 8) * 4, queries = d.q_stages * t.m * panels * 128;
   const int keys = t.n * panels * 128, values = t.n * value_panels * 128;
   if (x.size == 2) return queries + t.stages * (keys + values) + scratch + (d.q_stages + 2 * t.stages + 1) * 16;
   const int turned = t.n / 32 * d.columns * 128, parts = x.single ? 1 : 2;
-  return queries + t.stages * parts * (keys + turned) + d.arriving * values + scratch + (d.q_stages + 3 * t.stages + d.arriving) * 16;
+  const int small = x.single ? 0 : t.m * panels * 128;
+  return queries + small + t.stages * parts * (keys + turned) + d.arriving * values + scratch +
+         (d.q_stages + 3 * t.stages + d.arriving) * 16;
 }
 
 int blocks_of(const MmaTile& t) { return t.groups() == 1 ? 2 : 1; }
 
-/// What follows from the tile, but for the stages: two of the queries, and of values that are to be turned, where two of all fit.
+/// What follows from the tile, but for the stages: two of the queries, and of values that are to be turned, where two
+/// of all fit.
 void box_details(AttentionDetails& d, const MmaTile& t, BoxElement x, int shared_bytes) {
-  d.chunk = d.columns % 64 == 0 && d.columns < 128 && x.size == 2 ? 64 : d.columns % 32 == 0 ? 32 : 16;
+  d.chunk = d.columns % 64 == 0 && d.columns < 128 && x.size == 2 ? 64 : d.columns % 32 == 0 && x.single ? 32 : 16;
   d.blocks_per_sm = blocks_of(t);
   d.q_stages = d.arriving = 2;
   MmaTile two = t;
@@ -136,8 +144,8 @@ struct RankedTile {
   double cycles;
 };
 /// The tiles whose operands arrive as boxes, with extents where the dims are known.
-std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& target, AttentionDetails d, MultiplyUnit unit,
-                                   const DimValues& at) {
+std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& target, AttentionDetails d,
+                                   MultiplyUnit unit, const DimValues& at) {
   const Attend& a = *kernel.attend();
   const BoxElement x(unit);
   const auto count = [&](const std::vector<Axis>& axes) {
@@ -158,7 +166,7 @@ std::vector<RankedTile> rank_boxes(const Kernel& kernel, const TargetTraits& tar
   p.grows = grows_with_row(a, reach_of(a));
   bool loads = false;
   visit(plain.valid() ? plain : logit, [&](const Expr& e) { loads |= e.op() == ExprOp::Load; });
-  const LogitCost cost = plain.valid()     ? loads ? LogitCost::MasksAndLoads : LogitCost::Masks
+  const LogitCost cost = plain.valid()       ? loads ? LogitCost::MasksAndLoads : LogitCost::Masks
                          : logit.same(a.dot) ? LogitCost::Scale
                                              : LogitCost::Other;
   const char* forced = std::getenv("INGOT_TILE");
@@ -225,7 +233,9 @@ std::vector<RankedPlan> rank_many_queries(const Kernel& kernel, const TargetTrai
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
   std::vector<RankedPlan> plans;
-  if (target.compute_capability == 90 && d.columns <= 256 && attention_rows(kernel, element_of(s.unit))) {
+  // Elements of 32 bits by boxes only on demand, until they have run on a GPU.
+  const bool taken = size == 2 || std::getenv("INGOT_TILE");
+  if (target.compute_capability == 90 && taken && d.columns <= 256 && attention_rows(kernel, element_of(s.unit))) {
     for (const RankedTile& x : rank_boxes(kernel, target, d, s.unit, at)) {
       s.tile = x.tile;
       s.threads = s.tile.threads();

@@ -447,8 +447,8 @@ TEST_CASE("faults in attention", "[emulated]") {
   schedule.tile = {.m = 64, .n = 64, .k = 64, .warp_m = 16, .warp_n = 64, .stages = 2};
   schedule.threads = 128;
   const Fault faults[] = {
-      {"no barrier before keys are used", kAttention, "cta_sync();  // these keys", "// these keys", "shared-race"},
-      {"no barrier before values are used", kAttention, "cta_sync();  // and now the values", "// the values",
+      {"no barrier before keys are used", kAttention, "if (!kOwn || step == first) cta_sync();", "if (kOwn) cta_sync();", "shared-race"},
+      {"no barrier before values are used", kAttention, "if (!kOwn) cta_sync();  // and now the values", "if (kOwn) cta_sync();  // the values",
        "shared-race"},
       {"earlier sums keep their scale", kSoftmax, "sum[h] *= scale[h];", "", "wrong"},
       {"keys behind the last count", kSoftmax, "All || n < n_end ? score", "true ? score", "global-out-of-bounds"},
@@ -468,7 +468,7 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
   const Fault faults[] = {
       {"a stage is filled before it is free", kAttentionMemory, "mbar_wait(empty(), phase ^ 1);", "", "race"},
       {"products do not wait for a stage", kAttentionMemory, "mbar_wait(full(), phase);", "", "race"},
-      {"the next keys are not waited for", kAttentionBoxes, "if (steps > 1) memory.wait_keys();", "", "race"},
+      {"the next keys are not waited for", kAttentionBoxes, "if (kAhead && steps > 1) memory.wait_keys();", "", "race"},
       {"keys are free while they are multiplied", kAttentionBoxes, "      wgmma_wait<1>();", "",
        "wgmma-accumulator-touched"},
       {"values are free while they are multiplied", kAttentionBoxes,
@@ -506,13 +506,16 @@ TEST_CASE("faults in attention of f32 by boxes", "[emulated]") {
       {"the small part of the keys is not waited for", kAttentionMemory, "kSplit ? keys_whole() : keys.full()", "keys.full()", "race"},
       {"keys in the order of memory", kWide, "bits_as<u32>(w[2]), bits_as<u32>(w[1])", "bits_as<u32>(w[1]), bits_as<u32>(w[2])", "wrong"},
       {"values have no small part", kWide, "sts(at + Memory::kTurned, out);", "", "uninitialised"},
-      {"queries have no small part", kWide, "queries[k / 8][q] = cut_off_tf32(queries[k / 8][q])", "queries[k / 8][q] = 0", "inexact"},
+      {"queries have no small part", kWide, "sts(small_rows() + at, words);", "", "uninitialised"},
+      {"small parts of queries are not waited for", kWide, "bar_sync(1 + group, 128);  // and it is all there", "", "race"},
       {"sums of earlier steps keep their scale", kWide, "fmaf(this->acc[i], step_scale[i / 2 % 2], step_sums[i])",
        "this->acc[i] + step_sums[i]", "wrong"},
   };
   for (const Fault& fault : faults) plant(attention(3, 140, 90, 32, 32, DType::F32, false), fault, &schedule);
   const Fault extremes[] = {
       {"mixed terms of an infinite query or key count", kWide, "if (!warp_any(none || other)) break;", "break;", "wrong"},
+      {"small parts of queries are written while they are multiplied", kWide, "bar_sync(1 + group, 128);  // all four", "// all four", "race"},
+      {"lanes still read what their warp has given back", kWide, "warp_sync();  // all lanes have read the values", "", "race"},
       {"mixed terms of an infinite value count", kWide, "add_carefully(slot);", "{}", "wrong"},
   };
   for (const Fault& fault : extremes) plant(extreme_attention(140, 90, 32, 16), fault, &schedule);
@@ -527,9 +530,12 @@ TEST_CASE("faults where keys are divided", "[emulated]") {
   schedule.threads = schedule.tile.threads();
   schedule.cluster_k = 2;
   const Fault faults[] = {
-      {"one copy too few is waited for", kAttention, "cp_async_wait<2 * kAhead - 1>();\n      cta_sync();  // these",
-       "cp_async_wait<2 * kAhead>();\n      cta_sync();  // these", "race"},
+      {"one copy too few is waited for", kAttention, "cp_async_wait<2 * kAhead - 1>();\n      // These",
+       "cp_async_wait<2 * kAhead>();\n      // These", "race"},
       {"a stage is filled while it is multiplied", kAttention, "slot == 0 ? kAhead : slot - 1", "slot", "race"},
+      {"queries of other warps are not waited for", kAttention, "if (!kOwn || step == first) cta_sync();", "if (!kOwn) cta_sync();", "race"},
+      {"every warp brings the same keys", kAttention, "step * Plan::tile_n + part * kBrought", "step * Plan::tile_n", "wrong"},
+      {"every warp brings the same values", kAttention, "step * kParts + part, n_stop", "step * kParts, n_stop", "wrong"},
       {"sums of other blocks are read too early", kSoftmax, "if constexpr (Cluster > 1) cluster_sync();\n    else cta_sync();",
        "cta_sync();", "race"},
       {"sums lie where results are put", kAttention, "shared + Plan::tile_m * Results::kRow", "shared", "race"},

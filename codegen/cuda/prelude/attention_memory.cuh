@@ -1,10 +1,10 @@
 // What a block of attention by boxes has in shared memory, its tiles, and the thread that sends for the boxes
 // (attention_boxes.cuh, which describes functors and plan).
 //
-// Operands of 16 bits are multiplied as they arrive. Of 32-bit operands (wide) the tensor cores take rows along k only, and so the
-// values are turned on their way: they arrive in stages of their own, and warps beside the sender write them as columns into the
-// stages that are multiplied (attention_wide.cuh). Where the products have the accuracy of f32, these stages and those of the
-// keys hold an image of the small part behind what arrives (split_product.cuh).
+// Operands of 16 bits are multiplied as they arrive. Of 32-bit operands (wide) the tensor cores take rows along k only,
+// and so the values are turned on their way: they arrive in stages of their own, and warps beside the sender write them
+// as columns into the stages that are multiplied (attention_wide.cuh). Where the products have the accuracy of f32,
+// these stages and those of the keys hold an image of the small part behind what arrives (split_product.cuh).
 #pragma once
 #include "prelude/split_tf32.cuh"
 #include "prelude/sync.cuh"
@@ -30,7 +30,8 @@ INGOT_WGMMA(240)
 INGOT_WGMMA(256)
 
 /// A ring of stages: the barriers say when one is full, and when it may be filled again.
-template <int Stages> struct StageRing {
+template <int Stages>
+struct StageRing {
   u32 barriers, slot = 0, phase = 0;
 
   INGOT_DEV explicit StageRing(u32 at) : barriers(at) {}
@@ -63,19 +64,23 @@ template <int Stages> struct StageRing {
 };
 
 /// Panels of 128 bytes a row, as wgmma reads them; then scratch, then barriers.
-template <class Plan> struct AttentionMemory {
+template <class Plan>
+struct AttentionMemory {
   typedef typename Plan::element T;
   static constexpr bool kWide = sizeof(T) == 4, kSplit = kWide && !Plan::single;
   static constexpr int kColumns = 128 / sizeof(T);  // of a panel
-  static constexpr int kPanels = (Plan::head + kColumns - 1) / kColumns, kValuePanels = (Plan::tile_d + kColumns - 1) / kColumns;
+  static constexpr int kPanels = (Plan::head + kColumns - 1) / kColumns,
+                       kValuePanels = (Plan::tile_d + kColumns - 1) / kColumns;
   static constexpr u32 kQueryPanel = Plan::tile_m * 128, kPanel = Plan::tile_n * 128;
   static constexpr u32 kQueries = kPanels * kQueryPanel, kKeys = kPanels * kPanel, kValues = kValuePanels * kPanel;
   // Turned values: panels of 32 keys, a row for each column of the values.
   static constexpr u32 kTurnedPanel = Plan::tile_d * 128, kTurned = Plan::tile_n / 32 * kTurnedPanel;
   static constexpr u32 kKeyStage = kKeys * (kSplit ? 2 : 1);
   static constexpr u32 kValueStage = kWide ? kTurned * (kSplit ? 2 : 1) : kValues;
-  static constexpr int kArriving = kWide ? Plan::arriving : 1, kTurners = 3;  // stages of values to be turned, and warps that turn
-  static constexpr u32 kKeysAt = Plan::q_stages * kQueries, kValuesAt = kKeysAt + Plan::stages * kKeyStage;
+  static constexpr int kArriving = kWide ? Plan::arriving : 1,
+                       kTurners = 3;  // stages of values to be turned, and warps that turn
+  static constexpr u32 kSmallAt = Plan::q_stages * kQueries;  // the small part of the queries that are being multiplied
+  static constexpr u32 kKeysAt = kSmallAt + (kSplit ? kQueries : 0), kValuesAt = kKeysAt + Plan::stages * kKeyStage;
   static constexpr u32 kArrivingAt = kValuesAt + Plan::stages * kValueStage;
   static constexpr u32 kScratchAt = kArrivingAt + (kWide ? kArriving * kValues : 0);
   static constexpr u32 kBarriersAt = kScratchAt + Plan::groups * 4 * WarpScratch<Plan>::kBytes;
@@ -109,10 +114,11 @@ template <class Plan> struct AttentionMemory {
   INGOT_DEV void wait_keys() const { mbar_wait(kSplit ? keys_whole() : keys.full(), keys.phase); }
 };
 
-/// The tiles of a problem. Queries of one batch index are neighbours, for the sake of L2; with masks that let later queries see
-/// more keys (Score::kGrows), those of as many batch indices as have their keys in L2 together: the long tiles come first, and
-/// blocks go through the tiles forth and back, so that none has the long ones only.
-template <class Plan, class Score> struct AttentionTiles {
+/// The tiles of a problem. Queries of one batch index are neighbours, for the sake of L2; with masks that let later
+/// queries see more keys (Score::kGrows), those of as many batch indices as have their keys in L2 together: the long
+/// tiles come first, and blocks go through the tiles forth and back, so that none has the long ones only.
+template <class Plan, class Score>
+struct AttentionTiles {
   typedef typename Plan::index Index;
   static constexpr i64 kKeyBytes = (Plan::head + Plan::tile_d) * sizeof(typename Plan::element);
   const Score* score;
@@ -158,7 +164,8 @@ INGOT_DEV void send_panels(u32 to, const TensorMap* map, u32 barrier, int row, i
   for (int p = 0; p < Panels; ++p) tma_load3(to + p * PanelBytes, map, barrier, p * Columns, row, start);
 }
 
-template <class Plan, class Ring> INGOT_DEV void send_values(Ring& ring, u32 to, const TensorMap* map, int row, int start) {
+template <class Plan, class Ring>
+INGOT_DEV void send_values(Ring& ring, u32 to, const TensorMap* map, int row, int start) {
   typedef AttentionMemory<Plan> Memory;
   ring.open(Memory::kValues);
   send_panels<Memory::kValuePanels, Memory::kColumns, Memory::kPanel>(to, map, ring.full(), row, start);
@@ -175,15 +182,16 @@ INGOT_DEV void send_attention(const TensorMap* q, const TensorMap* key, const Te
     const auto [batch, m0] = tiles.place(tiles.of_round(round));
     const Index steps = tiles.steps(batch, m0, Plan::tile_m);
     memory.queries.open(Memory::kQueries);
-    send_panels<Memory::kPanels, Memory::kColumns, Memory::kQueryPanel>(memory.query_stage(), q, memory.queries.full(), (int)m0,
-                                                                        (int)starts.q(batch));
+    send_panels<Memory::kPanels, Memory::kColumns, Memory::kQueryPanel>(memory.query_stage(), q, memory.queries.full(),
+                                                                        (int)m0, (int)starts.q(batch));
     memory.queries.advance();
     const int key_start = (int)starts.key(batch), value_start = (int)starts.value(batch);
 #pragma unroll 1
     for (Index step = 0; step < steps; ++step) {
       const int row = (int)step * Plan::tile_n;
       memory.keys.open(Memory::kKeys);
-      send_panels<Memory::kPanels, Memory::kColumns, Memory::kPanel>(memory.key_stage(), key, memory.keys.full(), row, key_start);
+      send_panels<Memory::kPanels, Memory::kColumns, Memory::kPanel>(memory.key_stage(), key, memory.keys.full(), row,
+                                                                     key_start);
       memory.keys.advance();
       if constexpr (Memory::kWide) send_values<Plan>(memory.arriving, memory.arriving_stage(), value, row, value_start);
       else send_values<Plan>(memory.values, memory.value_stage(memory.values.slot), value, row, value_start);

@@ -1,11 +1,12 @@
 // Attention of f32 by warpgroups (attention_boxes.cuh): what multiplies, and the warps that turn the values.
 //
-// The weights are A of the second product and stay in registers. What a thread has of them are two neighbouring keys of every 8,
-// where an operand has the fourth ones: so the keys of the turned values are permuted, even ones before odd ones of every 8.
+// The weights are A of the second product and stay in registers. What a thread has of them are two neighbouring keys of
+// every 8, where an operand has the fourth ones: so the keys of the turned values are permuted, even ones before odd
+// ones of every 8.
 //
-// With the accuracy of f32 three products stand for one, as in split_product.cuh: of the images in shared memory what arrives is the big
-// part, as the tensor cores ignore the rest of it, and an image of the small part lies behind; the small part of the queries is in
-// registers. Tensor cores truncate sums: those of a step leave them, and are added by additions that round.
+// With the accuracy of f32 three products stand for one, as in split_product.cuh: of the images in shared memory what
+// arrives is the big part, as the tensor cores ignore the rest of it, and an image of the small part lies beside.
+// Tensor cores truncate sums: those of a step leave them, and are added by additions that round.
 #pragma once
 #include "prelude/attention_memory.cuh"
 #include "prelude/online_softmax.cuh"
@@ -15,7 +16,8 @@
 INGOT_DEV u32 image_chunk(u32 image, int row, int chunk) { return image + row * 128 + (chunk ^ row % 8) * 16; }
 
 /// The warps beside the sender, in the order of the sender's boxes.
-template <class Plan> struct AttentionTurner {
+template <class Plan>
+struct AttentionTurner {
   typedef AttentionMemory<Plan> Memory;
   static constexpr int kThreads = Memory::kTurners * 32;
   Memory memory;
@@ -49,7 +51,8 @@ template <class Plan> struct AttentionTurner {
     const u32 from = memory.arriving_stage(), to = memory.value_stage(memory.values.slot);
 #pragma unroll 1
     for (int b = thread; b < kBlocks; b += kThreads) {
-      const int unit = b / 64, panel = unit / (Plan::tile_n / 32), first = unit % (Plan::tile_n / 32) * 32;  // columns, keys
+      const int unit = b / 64, panel = unit / (Plan::tile_n / 32),
+                first = unit % (Plan::tile_n / 32) * 32;  // columns, keys
       const int chunk = b % 8, odd = (b / 2 ^ b / 8) % 2, eight = b / 32 % 2 * 2 + (b / 4 ^ b / 16) % 2;
       if (Plan::tile_d % 32 != 0 && panel * 32 + chunk * 4 >= Plan::tile_d) continue;
       Vec<u32, 4> in[4];
@@ -73,7 +76,8 @@ template <class Plan> struct AttentionTurner {
     memory.arriving.advance();
     memory.values.advance();
   }
-  template <class Score> INGOT_DEV void run(const AttentionTiles<Plan, Score>& tiles) {
+  template <class Score>
+  INGOT_DEV void run(const AttentionTiles<Plan, Score>& tiles) {
     typedef typename Plan::index Index;
 #pragma unroll 1
     for (Index round = 0; tiles.of_round(round) < tiles.total; ++round) {
@@ -89,12 +93,12 @@ template <class Plan> struct AttentionTurner {
 };
 
 /// The products of a warpgroup.
-template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
+template <class Plan>
+struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
   typedef AttentionMemory<Plan> Memory;
   static constexpr bool kSplit = Memory::kSplit;
   static constexpr int kSteps = Plan::tile_n / 8;
   u32 operands[kSteps][4], small[kSplit ? kSteps : 1][4];  // weights
-  u32 queries[kSplit ? Plan::head / 8 : 1][4];             // their small part
   float step_sums[kSplit ? Plan::tile_d / 2 : 1], step_scale[2];
   Memory memory;
   int warp, group;  // of the block's, those of this thread
@@ -102,40 +106,49 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
   INGOT_DEV WideProducts(u32 shared, int of) : memory(shared), warp(of), group(of / 4) {}
 
   INGOT_DEV u32 query_rows() const { return memory.query_stage() + group * 64 * 128; }
-  /// 16 rows of queries and 8 columns from k on, as the tensor cores take them.
-  INGOT_DEV void load_queries(u32 (&words)[4], int k) const {
-    const int lane = threadIdx.x % 32, row = warp % 4 * 16 + lane % 16;
-    ldmatrix4(image_chunk(query_rows() + k / 32 * Memory::kQueryPanel, row, k % 32 / 4 + lane / 16), words);
-  }
-  /// Before the first product of a tile, whose queries are there.
+  INGOT_DEV u32 small_rows() const { return memory.shared + Memory::kSmallAt + group * 64 * 128; }
+  /// Before the first product of a tile, whose queries are there: their small part, by the warpgroup whose they are.
   INGOT_DEV void begin() {
     if constexpr (kSplit) {
+      bar_sync(1 + group, 128);  // all four warps have waited for the products before
+#pragma unroll 1
+      for (int i = threadIdx.x % 128 * 16; i < Memory::kPanels * 64 * 128; i += 128 * 16) {
+        const int at = i / (64 * 128) * Memory::kQueryPanel + i % (64 * 128);
+        Vec<u32, 4> words = lds<Vec<u32, 4>>(query_rows() + at);
 #pragma unroll
-      for (int k = 0; k < Plan::head; k += 8) {
-        load_queries(queries[k / 8], k);
-#pragma unroll
-        for (int q = 0; q < 4; ++q) queries[k / 8][q] = cut_off_tf32(queries[k / 8][q]);
+        for (int q = 0; q < 4; ++q) words[q] = cut_off_tf32(words[q]);
+        sts(small_rows() + at, words);
       }
+      fence_proxy_async();
+      bar_sync(1 + group, 128);  // and it is all there
       step_scale[0] = step_scale[1] = 0;
     }
   }
   INGOT_DEV void start_scores() {
-    const u64 q = wgmma_desc(query_rows(), 16, 1024, kSwizzle128), key = wgmma_desc(memory.key_stage(), 16, 1024, kSwizzle128);
-    const auto of_query = [&](int k) { return wgmma_further(q, k / 32 * Memory::kQueryPanel + k % 32 * 4); };
-    const auto of_key = [&](int k, u32 further) { return wgmma_further(key, k / 32 * Memory::kPanel + k % 32 * 4 + further); };
-    if constexpr (kSplit) wgmma_operands(queries);
+    const u64 q = wgmma_desc(query_rows(), 16, 1024, kSwizzle128),
+              key = wgmma_desc(memory.key_stage(), 16, 1024, kSwizzle128);
+    const auto of_query = [&](int k, u64 from) {
+      return wgmma_further(from, k / 32 * Memory::kQueryPanel + k % 32 * 4);
+    };
+    const auto of_key = [&](int k, u32 further) {
+      return wgmma_further(key, k / 32 * Memory::kPanel + k % 32 * 4 + further);
+    };
     wgmma_fence();
     if constexpr (kSplit) {  // mixed terms first: what is cut off behind them is small, too
+      const u64 rest = wgmma_desc(small_rows(), 16, 1024, kSwizzle128);
 #pragma unroll
-      for (int k = 0; k < Plan::head; k += 8) wgmma_ra<kTF32, 0>(this->scores, queries[k / 8], of_key(k, 0), k > 0);
+      for (int k = 0; k < Plan::head; k += 8) wgmma<kTF32, 0, 0>(this->scores, of_query(k, rest), of_key(k, 0), k > 0);
 #pragma unroll
-      for (int k = 0; k < Plan::head; k += 8) wgmma<kTF32, 0, 0>(this->scores, of_query(k), of_key(k, Memory::kKeys), 1);
+      for (int k = 0; k < Plan::head; k += 8)
+        wgmma<kTF32, 0, 0>(this->scores, of_query(k, q), of_key(k, Memory::kKeys), 1);
     }
 #pragma unroll
-    for (int k = 0; k < Plan::head; k += 8) wgmma<kTF32, 0, 0>(this->scores, of_query(k), of_key(k, 0), kSplit || k > 0);
+    for (int k = 0; k < Plan::head; k += 8)
+      wgmma<kTF32, 0, 0>(this->scores, of_query(k, q), of_key(k, 0), kSplit || k > 0);
     wgmma_commit();
   }
-  template <int L> INGOT_DEV void multiply_values(float (&sums)[L], const u32 (&a)[kSteps][4], u32 image, int first) {
+  template <int L>
+  INGOT_DEV void multiply_values(float (&sums)[L], const u32 (&a)[kSteps][4], u32 image, int first) {
     const u64 value = wgmma_desc(image, 16, 1024, kSwizzle128);
 #pragma unroll
     for (int s = 0; s < kSteps; ++s)
@@ -157,9 +170,9 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
   }
   /// Weights of the keys from n0 on, whose products have been waited for.
   template <class Score, class Index>
-  INGOT_DEV void weigh(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end, float (&scale)[2]) {
+  INGOT_DEV void weigh(const Score& score, Index batch, Index m0, Index n0, Index m_end, Index n_end,
+                       float (&scale)[2]) {
     wgmma_results(this->scores);
-    if constexpr (kSplit) wgmma_operands(queries);
     const float top[2] = {this->top[0], this->top[1]}, sum[2] = {this->sum[0], this->sum[1]};
 #pragma unroll 1
     for (int turn = 0;; ++turn) {
@@ -167,7 +180,8 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
       this->template weights<Score>(scale);
       if (!kSplit || turn > 0) break;
       // An infinite operand makes a NaN of a mixed term, and so of its row or column.
-      const bool none = sum[0] == sum[0] && this->sum[0] != this->sum[0], other = sum[1] == sum[1] && this->sum[1] != this->sum[1];
+      const bool none = sum[0] == sum[0] && this->sum[0] != this->sum[0],
+                 other = sum[1] == sum[1] && this->sum[1] != this->sum[1];
       if (!warp_any(none || other)) break;
       multiply_carefully();
 #pragma unroll
@@ -206,42 +220,50 @@ template <class Plan> struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::ti
       }
     }
   }
-  /// The same products without terms that are no numbers where the exact ones are. 16 columns after the other, in few instructions: it is rare.
+  /// The same products one by one, where an operand is infinite: a mixed term would be no number. In few registers: it
+  /// is rare.
   INGOT_DEV void multiply_carefully() {
-    const int lane = threadIdx.x % 32;
+    const int row = warp % 4 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
 #pragma unroll 1
-    for (int j = 0; j < Plan::tile_n / 2; j += 8) {
-      float sums[2][4] = {};
+    for (int j = 0; j < Plan::tile_n / 8; ++j) {
+      float sums[4] = {};
 #pragma unroll 1
-      for (int k = 0; k < Plan::head; k += 8) {
-        u32 a[4], b[4];
-        load_queries(a, k);
-        load_columns(b, memory.key_stage() + k / 32 * Memory::kPanel, j * 2, k);
-        multiply_tf32_carefully(a, b, sums[0], sums[1]);
+      for (int k = 0; k < Plan::head; ++k) {
+        const u32 q = query_rows() + k / 32 * Memory::kQueryPanel, key = memory.key_stage() + k / 32 * Memory::kPanel;
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          sums[e] = fmaf(element(q, row + e / 2 * 8, k % 32), element(key, j * 8 + column + e % 2, k % 32), sums[e]);
       }
 #pragma unroll
       for (int i = 0; i < Plan::tile_n / 2; ++i)
-        if (i / 8 * 8 == j) this->scores[i] = sums[i / 4 % 2][i % 4];
+        if (i / 4 == j) this->scores[i] = sums[i % 4];
     }
+    warp_sync();  // all lanes have read the keys
   }
   INGOT_DEV void add_carefully(u32 slot) {
+    const int column = threadIdx.x % 4 * 2;
 #pragma unroll 1
-    for (int j = 0; j < Plan::tile_d / 2; j += 8) {
-      float sums[2][4] = {};
+    for (int j = 0; j < Plan::tile_d / 8; ++j) {
+      float sums[4] = {};
+#pragma unroll 1
+      for (int lane = 0; lane < 4; ++lane) {  // whose weights these are: of keys at its place and the fourth from there
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
-        u32 b[4];
-        load_columns(b, memory.value_stage(slot) + s / 4 * Memory::kTurnedPanel, j * 2, s * 8);
-        multiply_tf32_carefully(operands[s], b, sums[0], sums[1]);
+        for (int i = 0; i < kSteps * 4; ++i) {
+          const u32 image = memory.value_stage(slot) + i / 16 * Memory::kTurnedPanel;
+          const float weight = bits_as<float>(shfl(operands[i / 4][i % 4], (int)(threadIdx.x % 32 & ~3u) + lane));
+#pragma unroll
+          for (int e = i % 2 * 2; e < i % 2 * 2 + 2; ++e)
+            sums[e] =
+                fmaf(weight, element(image, j * 8 + column + e % 2, i / 4 % 4 * 8 + i % 4 / 2 * 4 + lane), sums[e]);
+        }
       }
 #pragma unroll
       for (int i = 0; i < Plan::tile_d / 2; ++i)
-        if (i / 8 * 8 == j) step_sums[i] = sums[i / 4 % 2][i % 4];
+        if (i / 4 == j) step_sums[i] = sums[i % 4];
     }
+    warp_sync();  // all lanes have read the values
   }
-  /// 16 rows of an image of B, from `row` on, and 8 of k.
-  static INGOT_DEV void load_columns(u32 (&words)[4], u32 image, int row, int k) {
-    const int lane = threadIdx.x % 32;
-    ldmatrix4(image_chunk(image, row + lane % 8 + lane / 16 * 8, k % 32 / 4 + lane / 8 % 2), words);
+  static INGOT_DEV float element(u32 image, int row, int k) {
+    return lds<float>(image_chunk(image, row, k / 4) + k % 4 * 4);
   }
 };
