@@ -156,11 +156,10 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
         s.threads = s.tile.threads();
         const int bytes = attention_details(kernel, s).shared_bytes;
         if (bytes > target.shared_bytes) continue;
-        for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 16 : 1); s.cluster_k *= 2) {
+        for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
           const bool taken =
               forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
           if (taken) return {{s, 1}};
-          if (s.cluster_k > 8) break;
           const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
           if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
           plans.push_back({s, estimated_cycles(p, target, machine, s.tile, s.cluster_k, bytes)});

@@ -363,12 +363,6 @@ Result<std::unique_ptr<LoadedKernel>> CudaDevice::load(const KernelInfo& info) {
   if (info.shared_bytes > 0)
     INGOT_DRIVER_TRY(api_, func_set_attribute, kernel->function, cuda::FunctionAttribute::MaxDynamicSharedBytes,
                      info.shared_bytes);
-  if (can_wait_for_inputs(binary->target)) {  // a chip with clusters: more than 8 blocks of one need leave
-    int width = 0;
-    INGOT_DRIVER_TRY(api_, func_get_attribute, &width, cuda::FunctionAttribute::RequiredClusterWidth, kernel->function);
-    if (width > 8)
-      INGOT_DRIVER_TRY(api_, func_set_attribute, kernel->function, cuda::FunctionAttribute::NonPortableClusterSizeAllowed, 1);
-  }
   kernel->name = info.name;
   kernel->threads = static_cast<unsigned>(info.threads);
   kernel->shared_bytes = static_cast<unsigned>(info.shared_bytes);

@@ -58,9 +58,7 @@ enum class FunctionAttribute : int {
   LocalBytes = 3,
   Registers = 4,
   MaxDynamicSharedBytes = 8,
-  PreferredSharedCarveout = 9,
-  RequiredClusterWidth = 11,
-  NonPortableClusterSizeAllowed = 14
+  PreferredSharedCarveout = 9
 };
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDefault = 0;

@@ -22,28 +22,13 @@
 #include "prelude/contraction_mma.cuh"
 #include "prelude/online_softmax.cuh"
 
-template <class Plan>
-struct QueryPlan : Plan {
+template <class Plan> struct QueryPlan : Plan {
   static constexpr int tile_k = Plan::head, stages = 2;
 };
-/// Warps that have the same rows bring the keys and values that they multiply themselves, and do not wait for each other.
-template <class Plan>
-constexpr bool brings_own_keys() {
-  return Plan::key_warps > 1 && Plan::tile_m == 16;
-}
-/// Who brings them: so many keys of a step, by so many threads.
-template <class Plan>
-struct BroughtKeys : Plan {
-  static constexpr int tile_k = Plan::head, stages = 2;
-  static constexpr int keys = brings_own_keys<Plan>() ? Plan::tile_n / Plan::key_warps : Plan::tile_n;
-  static constexpr int threads = brings_own_keys<Plan>() ? 32 : Plan::threads;
+template <class Plan> struct ValuePlan : Plan {
+  static constexpr int tile_k = Plan::tile_n, stages = 2;
 };
-template <class Plan>
-struct BroughtValues : BroughtKeys<Plan> {
-  static constexpr int tile_k = BroughtKeys<Plan>::keys;
-};
-template <class Plan>
-struct AttentionResult : Plan {
+template <class Plan> struct AttentionResult : Plan {
   static constexpr int tile_n = Plan::tile_d, workers = Plan::threads;
   static constexpr bool out_along_m = false;
 };
@@ -52,8 +37,7 @@ template <class Plan>
 using AttentionSoftmax =
     OnlineSoftmax<Plan::tile_n / Plan::key_warps, Plan::tile_d, Plan::key_warps == 1 ? 0 : Plan::tile_m / 16>;
 
-template <class Plan, class OperandQ, class OperandK, class OperandV>
-struct AttentionTile : AttentionSoftmax<Plan> {
+template <class Plan, class OperandQ, class OperandK, class OperandV> struct AttentionTile : AttentionSoftmax<Plan> {
   typedef typename Plan::element T;
   static constexpr int kWarpKeys = Plan::tile_n / Plan::key_warps;
   static constexpr int kKeys = kWarpKeys / 8, kColumns = Plan::tile_d / 8, kStep = MmaTraits<T>::k;
@@ -122,8 +106,7 @@ struct AttentionTile : AttentionSoftmax<Plan> {
 #pragma unroll
         for (int j = 0; j < kColumns; j += 2) {
           const u32 at = value + (n + k * 8 + lane % 4 * 2) * OperandV::kRow + (j * 8 + lane / 4) * 4;
-          const u32 b[4] = {lds<u32>(at), lds<u32>(at + OperandV::kRow), lds<u32>(at + 32),
-                            lds<u32>(at + OperandV::kRow + 32)};
+          const u32 b[4] = {lds<u32>(at), lds<u32>(at + OperandV::kRow), lds<u32>(at + 32), lds<u32>(at + OperandV::kRow + 32)};
           multiply(four(acc, j), four(acc, j + 1), a, b);
         }
       }
@@ -142,24 +125,18 @@ INGOT_DEV void load_tile(Operand& in, const Prologue& prologue, u32 to, Index st
 template <class Plan, class PrologueQ, class PrologueK, class PrologueV, class Score, class Epilogue>
 INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const PrologueV& value, const Score& score,
                          const Epilogue& epilogue, typename Plan::index batches, typename Plan::index m_end,
-                         typename Plan::index n_end, typename Plan::index k_end, typename Plan::index d_end,
-                         u32 shared) {
+                         typename Plan::index n_end, typename Plan::index k_end, typename Plan::index d_end, u32 shared) {
   typedef typename Plan::index Index;
   typedef MmaOperand<QueryPlan<Plan>, PrologueQ, Plan::tile_m, true, Plan::q_vector, Plan::q_raw, false> OperandQ;
-  typedef MmaOperand<BroughtKeys<Plan>, PrologueK, BroughtKeys<Plan>::keys, true, Plan::k_vector, Plan::k_raw, false>
-      OperandK;
-  typedef MmaOperand<BroughtValues<Plan>, PrologueV, Plan::tile_d, false, Plan::v_vector, Plan::v_raw, false> OperandV;
+  typedef MmaOperand<QueryPlan<Plan>, PrologueK, Plan::tile_n, true, Plan::k_vector, Plan::k_raw, false> OperandK;
+  typedef MmaOperand<ValuePlan<Plan>, PrologueV, Plan::tile_d, false, Plan::v_vector, Plan::v_raw, false> OperandV;
   typedef AttentionTile<Plan, OperandQ, OperandK, OperandV> Tile;
   typedef ResultTile<AttentionResult<Plan>> Results;
-  constexpr bool kCluster = Plan::cluster_k > 1, kJoins = kCluster || Plan::key_warps > 1,
-                 kOwn = brings_own_keys<Plan>();
-  constexpr int kBrought = BroughtKeys<Plan>::keys, kParts = Plan::tile_n / kBrought;
-  constexpr u32 kKeyStage = kParts * OperandK::kBytes, kValueStage = kParts * OperandV::kBytes;
-  const int part = kOwn ? Tile::part() : 0;
+  constexpr bool kCluster = Plan::cluster_k > 1, kJoins = kCluster || Plan::key_warps > 1;
   constexpr int kAhead = Plan::stages - 1;
   const Index m0 = (Index)(blockIdx.x / Plan::cluster_k) * Plan::tile_m;
   const Index first = kCluster ? (Index)cluster_rank() : (Index)0;
-  const u32 keys = shared + OperandQ::kBytes, values = keys + Plan::stages * kKeyStage;
+  const u32 keys = shared + OperandQ::kBytes, values = keys + Plan::stages * OperandK::kBytes;
   for (Index batch = blockIdx.z; batch < batches; batch += gridDim.z) {
     const Index n_stop = score.reach(batch, (m0 + Plan::tile_m < m_end ? m0 + Plan::tile_m : m_end) - 1, n_end);
     OperandQ in_q;
@@ -167,14 +144,13 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     OperandV in_v;
     const auto load_keys = [&](Index step, int slot) {
       if (step * Plan::tile_n < n_stop) {
-        in_k.start(key, batch, step * Plan::tile_n + part * kBrought, n_stop);
-        load_tile(in_k, key, keys + slot * kKeyStage + part * OperandK::kBytes, (Index)0, k_end);
+        in_k.start(key, batch, step * Plan::tile_n, n_stop);
+        load_tile(in_k, key, keys + slot * OperandK::kBytes, (Index)0, k_end);
       }
       cp_async_commit();
     };
     const auto load_values = [&](Index step, int slot) {
-      if (step * Plan::tile_n < n_stop)
-        load_tile(in_v, value, values + slot * kValueStage + part * OperandV::kBytes, step * kParts + part, n_stop);
+      if (step * Plan::tile_n < n_stop) load_tile(in_v, value, values + slot * OperandV::kBytes, step, n_stop);
       cp_async_commit();
     };
     in_q.start(q, batch, m0, m_end);
@@ -192,20 +168,17 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     for (Index step = first; step * Plan::tile_n < n_stop; step += Plan::cluster_k) {
       const int next = slot == 0 ? kAhead : slot - 1;  // the stage that has just been left
       cp_async_wait<2 * kAhead - 1>();
-      // These keys are there, everybody has left the ones before, and at first the queries are there.
-      if (!kOwn || step == first) cta_sync();
-      else warp_sync();
+      cta_sync();  // these keys are there, and everybody has left the ones before
       load_keys(step + kAhead * Plan::cluster_k, next);
-      tile.dot_products(shared, keys + slot * kKeyStage);
+      tile.dot_products(shared, keys + slot * OperandK::kBytes);
       float scale[2];
       tile.logits(score, batch, m0, step * Plan::tile_n + Tile::first_key(), m_end, n_stop);
       tile.template weights<Score>(scale);
       tile.rescale(scale);
       cp_async_wait<2 * kAhead - 1>();
-      if (!kOwn) cta_sync();  // and now the values
-      else warp_sync();
+      cta_sync();  // and now the values
       load_values(step + kAhead * Plan::cluster_k, next);
-      tile.add_values(values + slot * kValueStage);
+      tile.add_values(values + slot * OperandV::kBytes);
       slot = slot == kAhead ? 0 : slot + 1;
     }
     cp_async_wait<0>();

@@ -63,17 +63,15 @@ struct MmaOperand {
 
   // Whole rows at a time, as a rule: then a thread stays in its column, and its rows are a constant apart.
   static constexpr bool kRowwise = Plan::threads % kAcross == 0;
-  /// Of those that bring the operand: of the block, or of a warp.
-  static INGOT_DEV u32 thread() { return Plan::threads == 32 ? threadIdx.x % 32 : threadIdx.x; }
   static INGOT_DEV int row_of(int j) {
-    return kRowwise ? (int)(thread() / kAcross) + j * (Plan::threads / kAcross)
-                    : (int)(thread() + j * Plan::threads) / kAcross;
+    return kRowwise ? (int)(threadIdx.x / kAcross) + j * (Plan::threads / kAcross)
+                    : (int)(threadIdx.x + j * Plan::threads) / kAcross;
   }
   static INGOT_DEV int column_of(int j) {
-    return (kRowwise ? (int)(thread() % kAcross) : (int)(thread() + j * Plan::threads) % kAcross) * Vector;
+    return (kRowwise ? (int)(threadIdx.x % kAcross) : (int)(threadIdx.x + j * Plan::threads) % kAcross) * Vector;
   }
   static INGOT_DEV int k_of(int j, int u = 0) { return AlongK ? column_of(j) : row_of(j) * kUnit + u; }
-  static INGOT_DEV bool mine(int j) { return kWhole || thread() + j * Plan::threads < kTotal; }
+  static INGOT_DEV bool mine(int j) { return kWhole || threadIdx.x + j * Plan::threads < kTotal; }
   static INGOT_DEV u32 place_of(int j, int ahead = 0) {
     const int along = column_of(j) + ahead, r = kTurned ? along : row_of(j), byte = kTurned ? k_of(j) : along * kSize;
     if constexpr (!Swizzled) return r * kRow + byte;
@@ -86,7 +84,7 @@ struct MmaOperand {
     for (int j = 0; j < kSides; ++j) {
       const Index x = x0 + (AlongK ? row_of(j) : column_of(j));
       inside[j] = x < x_end;
-      side[j] = prologue.side(b, inside[j] ? x : x0 < x_end ? x0 : 0);
+      side[j] = prologue.side(b, inside[j] ? x : x0);
     }
   }
   /// Fills the table for one step.

@@ -122,8 +122,9 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
       }
     }
   }
-  /// Also where no row of the warp has found a larger logit: to ask costs more than the products (8% of long sequences).
+  /// Where no row of the warp has found a larger logit, which is the rule after a few steps, there is nothing to do.
   INGOT_DEV void rescale(const float (&scale)[2]) {
+    if (!warp_any(scale[0] != 1.0f || scale[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < Columns / 2; ++i) acc[i] *= scale[i / 2 % 2];
   }
