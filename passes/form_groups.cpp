@@ -1,5 +1,5 @@
 // Which nodes share a kernel. Anchors (products, windows, row reductions) grow forward over pointwise work at the same
-// position; what is left is inlined into its only reader or becomes a pointwise kernel. Every refusal gets a reason.
+// position; what is left is placed by place_rest.cpp. Every refusal gets a reason.
 #include <algorithm>
 #include <optional>
 
@@ -13,13 +13,7 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxNodes = 96;        // of a group: bounds the depth of its expressions
-constexpr size_t kMaxInputs = 24;       // kernel parameters
-constexpr const char* kStaysBytes = "the product behind it multiplies bytes";
-constexpr int64_t kCheapFlops = 4;      // pointwise work that a product may repeat for each of its tiles
-
 bool is_pointwise(const Node& n) { return n.op->lowers_as<Pointwise>() != nullptr; }
-bool is_movement(const Node& n) { return n.op->lowers_as<Movement>() != nullptr; }
 
 class Former {
  public:
@@ -37,8 +31,7 @@ class Former {
       if (groups_.is_free(n) && g_.node(n).op->lowers_as<Reduction>()) grow_rows(groups_.open("rows", n));
     chain_groups(groups_, ctx_);
     tell_refusals();
-    for (auto it = groups_.order().rbegin(); it != groups_.order().rend(); ++it)
-      if (groups_.is_free(*it)) place(*it);
+    place_rest(groups_, ctx_);
     merge_points(groups_);
   }
   Groups& groups() { return groups_; }
@@ -79,13 +72,6 @@ class Former {
     const NodeView view(g_, g_.node(n));
     return r->form(*view).axes.empty();
   }
-  size_t input_count(int group) {
-    std::set<ValueId> in;
-    for (NodeId n : groups_[group].nodes)
-      for (ValueId v : g_.node(n).inputs)
-        if (v.valid() && !groups_.inside(group, v)) in.insert(v);
-    return in.size();
-  }
   /// Why consumer n cannot join the epilogue of the group; null when it can.
   const char* epilogue_refusal(int group, NodeId id) {
     const Node& n = g_.node(id);
@@ -93,7 +79,7 @@ class Former {
     if (const char* why = reads_often(g_, n)) return why;
     if (!groups_.is_free(id)) return "it is in the epilogue of another kernel already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
-    if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
+    if (groups_.input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     const auto* move = n.op->lowers_as<Movement>();
     if (move && !move->inverse) return "the movement is not one to one";
     if (move && g_.value(n.inputs[0]).users.size() > 1) return "the moved value has other readers";
@@ -198,7 +184,7 @@ class Former {
     if (const char* why = reads_often(g_, n)) return why;
     if (!groups_.is_free(id)) return "it belongs to another group already";
     if (groups_[group].nodes.size() >= kMaxNodes) return "the group has reached its size limit";
-    if (input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
+    if (groups_.input_count(group) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
     const bool reduction = n.op->lowers_as<Reduction>() != nullptr;
     if (groups_[group].moved.valid()) return moved_rows_refusal(group, n);
     if (may_move_rows(group, r, n)) return nullptr;
@@ -266,135 +252,11 @@ class Former {
         const NodeId p = v.valid() ? g_.value(v).producer : NodeId();
         if (!p.valid() || !groups_.is_free(p) || !is_pointwise(g_.node(p))) continue;
         if (!same_shape(g_.value(v).type.shape, r.shape) || !groups_.read_only_by(group, p)) continue;
-        if (groups_[group].nodes.size() >= kMaxNodes || input_count(group) + g_.node(p).inputs.size() > kMaxInputs) continue;
+        if (groups_[group].nodes.size() >= kMaxNodes || groups_.input_count(group) + g_.node(p).inputs.size() > kMaxInputs) continue;
         groups_.add(group, p);
         return true;
       }
     return false;
-  }
-
-  // ---- what is left ------------------------------------------------------------------------------------------------------
-  /// The groups that read the node's output, in order of their number.
-  std::vector<int> readers(NodeId id) const {
-    std::set<int> set;
-    for (ValueId v : g_.node(id).outputs) {
-      if (g_.is_output(v)) set.insert(-1);
-      for (NodeId u : g_.value(v).users) {
-        bool inlined = false;  // into its readers, rather than stored
-        for (int k = 0; k < static_cast<int>(groups_.size()); ++k) {
-          if (groups_.at(k).inlined.count(u) == 0) continue;
-          set.insert(k);
-          inlined = true;
-        }
-        if (!inlined) set.insert(groups_.group_of(u));
-      }
-    }
-    return {set.begin(), set.end()};
-  }
-  int64_t scalar_flops(const Node& n) const {
-    if (!is_pointwise(n)) return 0;
-    const NodeView view(g_, n);
-    std::vector<Expr> args;
-    for (size_t i = 0; i < n.inputs.size(); ++i)
-      args.push_back(view->has(i) ? Expr::local("x" + std::to_string(i), compute_type(view->inputs[i].dtype)) : Expr());
-    return count_flops(n.op->lowers_as<Pointwise>()->scalar(*view, args));
-  }
-  /// The anchor reads the node's result, rather than only the epilogue.
-  bool feeds_anchor(const Group& r, const Node& n) const {
-    for (ValueId v : n.outputs)
-      for (NodeId u : g_.value(v).users)
-        if (u == r.anchor || r.prologue.count(u)) return true;
-    return false;
-  }
-  void note_prologue(int reader, NodeId id) {
-    Group& r = groups_[reader];
-    if (!r.anchor.valid() || !feeds_anchor(r, g_.node(id))) return;
-    r.prologue.insert(id);
-    r.prologue_flops += scalar_flops(g_.node(id));
-  }
-  /// The group computes an element that its anchor reads once for each tile or tap.
-  static bool repeats_reads(const Group& r) { return r.kind != "points" && r.kind != "rows"; }
-  /// Why group `reader` cannot compute node n where it reads it; null when it can.
-  const char* inline_refusal(int reader, NodeId id) {
-    const Node& n = g_.node(id);
-    Group& r = groups_[reader];
-    if (r.nodes.size() + r.inlined.size() >= kMaxNodes) return "the reader has reached its size limit";
-    if (input_count(reader) + n.inputs.size() > kMaxInputs) return "the kernel would have too many parameters";
-    if (r.kind == "points") return nullptr;
-    const bool many_reads = repeats_reads(r);
-    if (n.op->name == "Concat" && many_reads) return "a product would choose between the parts for every element it reads";
-    if (n.op->lowers_as<Element>() && many_reads && n.op->name != "Values" && n.op->name != "Position")
-      if (const char* why = gather_refusal(groups_, ctx_, reader, id)) return why;
-    if (many_reads && makes_bytes_of_product(g_, n, ctx_)) return kStaysBytes;
-    if (many_reads && feeds_anchor(r, n) && r.prologue_flops + scalar_flops(n) > kCheapFlops)
-      return "a product would repeat this work for each of its tiles";
-    return nullptr;
-  }
-  bool joins_points(int reader, NodeId id) {
-    // As another output of a pointwise kernel of the same shape, when somebody else needs the value too.
-    Group& r = groups_[reader];
-    if (r.kind != "points" || !is_pointwise(g_.node(id))) return false;
-    for (NodeId n : r.nodes)
-      if (r.inlined.count(n) == 0 &&
-          !same_shape(g_.value(g_.node(n).outputs[0]).type.shape, g_.value(g_.node(id).outputs[0]).type.shape))
-        return false;
-    // A kernel that reads it, perhaps by way of what is computed where it is read, may be one that this kernel waits for.
-    for (int other : readers(id))
-      if (other != reader && other >= 0) return false;
-    return r.nodes.size() < kMaxNodes;
-  }
-  /// As another output of a kernel of rows that reads it: a sum and its norm. Others may read it, too, if that kernel waits for none
-  /// of them.
-  bool joins_rows(int reader, NodeId id, const std::vector<int>& who) {
-    const Group& r = groups_.at(reader);
-    const Node& n = g_.node(id);
-    if (r.kind != "rows" || !is_pointwise(n) || r.moved.valid() || r.nodes.size() >= kMaxNodes) return false;
-    if (input_count(reader) + n.inputs.size() > kMaxInputs) return false;
-    const ValueId rows = g_.node(r.anchor).inputs[0];
-    if (!same_shape(g_.value(rows).type.shape, g_.value(n.outputs[0]).type.shape)) return false;
-    for (int other : who)
-      for (NodeId own : r.nodes)
-        for (ValueId v : g_.node(own).inputs)
-          if (other >= 0 && other != reader && v.valid() && !groups_.inside(reader, v) && groups_.depends_on(v, other)) return false;
-    return true;
-  }
-  /// Parts are stored side by side, in the order that their readers want, rather than in another that these read through.
-  bool orders_stored_parts(NodeId id, const std::vector<int>& who) const {
-    const bool stored = std::any_of(who.begin(), who.end(), [&](int r) { return r >= 0 && repeats_reads(groups_.at(r)); });
-    const Node* n = &g_.node(id);
-    if (!stored || n->op->name == "Concat") return false;
-    for (const Movement* m = n->op->lowers_as<Movement>(); m && m->inverse; m = n->op->lowers_as<Movement>()) {
-      const ValueId from = n->inputs[0];
-      n = g_.producer(from);
-      if (!n || g_.value(from).users.size() != 1 || g_.is_output(from)) return false;
-    }
-    return n->op->name == "Concat";
-  }
-  void place(NodeId id) {
-    const Node& n = g_.node(id);
-    if (n.op->name == "Contiguous" || n.op->name == "ChannelsLast") return groups_.add(groups_.open("points", NodeId()), id);
-    const std::vector<int> who = readers(id);
-    if (orders_stored_parts(id, who)) return groups_.add(groups_.open("points", NodeId()), id);
-    const char* why = who.size() == 1 && who[0] == -1 ? "it is an output of the model" : nullptr;
-    const bool stored = std::find(who.begin(), who.end(), -1) != who.end();
-    if (!stored && (who.size() == 1 || is_movement(n) || is_free_to_read(g_, n))) {
-      for (int r : who)
-        if (const char* refusal = inline_refusal(r, id)) {
-          why = refusal;
-          ctx_.refuse(groups_.label(id), r >= 0 ? groups_.label(groups_[r].nodes[0]) : "output", refusal);
-        }
-      if (!why) {
-        for (int r : who) note_prologue(r, id);
-        if (who.size() == 1) return groups_.add(who[0], id);
-        for (int r : who) groups_[r].inlined.insert(id);
-        return;
-      }
-    } else if (who.size() > 1) {
-      for (int r : who)
-        if (r >= 0 && (joins_points(r, id) || joins_rows(r, id, who))) return groups_.add(r, id);
-      ctx_.refuse(groups_.label(id), kItsReaders, "several kernels read the value, so it is stored once");
-    }
-    groups_.add(groups_.open("points", NodeId()), id);
   }
 
   Graph& g_;

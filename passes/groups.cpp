@@ -62,6 +62,14 @@ bool Groups::depends_on(ValueId start, int group) const {
   return false;
 }
 
+size_t Groups::input_count(int group) const {
+  std::set<ValueId> in;
+  for (NodeId n : at(group).nodes)
+    for (ValueId v : graph_.node(n).inputs)
+      if (v.valid() && !inside(group, v)) in.insert(v);
+  return in.size();
+}
+
 std::string Groups::label(NodeId id) const { return node_label(graph_.node(id)); }
 
 }  // namespace ingot

@@ -8,6 +8,10 @@
 
 namespace ingot {
 
+constexpr size_t kMaxNodes = 96;   // of a group: bounds the depth of its expressions
+constexpr size_t kMaxInputs = 24;  // kernel parameters
+constexpr const char* kStaysBytes = "the product behind it multiplies bytes";
+
 struct Group {
   std::string kind;                 // GroupKind's name
   NodeId anchor;                    // invalid for points
@@ -39,6 +43,8 @@ class Groups {
   bool read_only_by(int group, NodeId n) const;
   /// Computing v needs the group to have run: v must not become an input of it.
   bool depends_on(ValueId v, int group) const;
+  /// Values that it reads and does not compute.
+  size_t input_count(int group) const;
   const std::vector<NodeId>& order() const { return order_; }
   std::string label(NodeId n) const;  // "Relu \"layer1/relu\""
 
@@ -65,6 +71,9 @@ bool is_free_to_read(const Graph& graph, const Node& node);
 /// Why a product or window does not gather what this node gathers or interpolates; null when it does: pixels of an image that is
 /// enlarged, where that costs less than to store it (read_through.cpp).
 const char* gather_refusal(const Groups& groups, const PassContext& ctx, int reader, NodeId node);
+
+/// Puts every node that is still free into a group (place_rest.cpp).
+void place_rest(Groups& groups, const PassContext& ctx);
 
 /// Joins pointwise kernels of one shape that read what the same kernels write: none of them has to wait for more than it did
 /// (merge_points.cpp).

@@ -9,8 +9,7 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxNodes = 96;   // of a group
-constexpr size_t kMaxInputs = 16;  // values that the joined kernel reads
+constexpr size_t kMostRead = 16;  // values that the joined kernel reads
 
 class Merger {
  public:
@@ -65,7 +64,7 @@ class Merger {
     if (!same_shape(shape_of(groups_.at(a).nodes[0]), shape_of(groups_.at(b).nodes[0]))) return false;
     std::set<ValueId> inputs = inputs_of(a);
     inputs.merge(inputs_of(b));
-    return inputs.size() <= kMaxInputs && groups_.at(a).nodes.size() + groups_.at(b).nodes.size() <= kMaxNodes;
+    return inputs.size() <= kMostRead && groups_.at(a).nodes.size() + groups_.at(b).nodes.size() <= kMaxNodes;
   }
 
   Groups& groups_;
