@@ -1,6 +1,6 @@
 // Channels last: the values between kernels of a convolution network are stored with their channels innermost, and weights
-// in the order in which the products read them; what a product computes for attention, in the order of its rows. Types keep saying what is in memory: a value that is stored in another order
-// than the model's gets the permuted shape, the kernel that writes it ends with a Transpose, and those that read it begin
+// in the order in which the products read them; what a product computes for attention, in the order of its rows. Types keep
+// saying what is in memory: a value that is stored in another order than the model's gets the permuted shape, the kernel that writes it ends with a Transpose, and those that read it begin
 // with the inverse. Both are index maps, so no kernel is added.
 #include <algorithm>
 #include <functional>
@@ -168,18 +168,13 @@ class Assigner {
     if (!moved) return {};
     const Index after = along_operand(body, *moved);
     if (after.empty()) return {};
-    const auto flat = [](const Index& index, const Shape& shape) {
-      Expr at = 0;
-      for (size_t d = 0; d < index.size(); ++d) at = at * shape[d] + index[d];
-      return at;
-    };
     Shape extents;
     for (const Expr& i : moved->before) extents.push_back(i.extent());
-    const Expr rows = flat(moved->before, extents);
+    const Expr rows = linear_index(extents, moved->before);
     Permutation perm(rank);
     std::iota(perm.begin(), perm.end(), 0);
     do {
-      if (proves_equal(flat(permuted(after, perm), permuted(out.type.shape, perm)), rows))
+      if (proves_equal(linear_index(permuted(out.type.shape, perm), permuted(after, perm)), rows))
         return std::is_sorted(perm.begin(), perm.end()) ? Permutation{} : perm;
     } while (std::next_permutation(perm.begin(), perm.end() - 1));  // the columns stay last
     return {};

@@ -13,8 +13,6 @@
 namespace ingot {
 namespace {
 
-bool is_pointwise(const Node& n) { return n.op->lowers_as<Pointwise>() != nullptr; }
-
 class Former {
  public:
   Former(Graph& graph, const PassContext& ctx) : g_(graph), ctx_(ctx), groups_(graph) {}

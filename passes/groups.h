@@ -12,6 +12,9 @@ constexpr size_t kMaxNodes = 96;   // of a group: bounds the depth of its expres
 constexpr size_t kMaxInputs = 24;  // kernel parameters
 constexpr const char* kStaysBytes = "the product behind it multiplies bytes";
 
+inline bool is_pointwise(const Node& n) { return n.op->lowers_as<Pointwise>() != nullptr; }
+inline bool is_movement(const Node& n) { return n.op->lowers_as<Movement>() != nullptr; }
+
 struct Group {
   std::string kind;                 // GroupKind's name
   NodeId anchor;                    // invalid for points

@@ -9,14 +9,12 @@
 #include "compiler/expr/simplify.h"
 #include "passes/join_bodies.h"
 #include "passes/neighbours.h"
+#include "passes/groups.h"
 #include "passes/passes.h"
 #include "passes/typical.h"
 
 namespace ingot {
 namespace {
-
-constexpr size_t kMaxInputs = 24;  // kernel parameters
-constexpr size_t kMaxNodes = 96;   // of a group
 
 /// How a part comes to lie in the joined value.
 enum class Way : uint8_t {

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int64_t kCheapFlops = 4;  // pointwise work that a product may repeat for each of its tiles
 
-bool is_pointwise(const Node& n) { return n.op->lowers_as<Pointwise>() != nullptr; }
-bool is_movement(const Node& n) { return n.op->lowers_as<Movement>() != nullptr; }
 
 class Placer {
  public:

@@ -39,12 +39,6 @@ EmittedKernel emit(const Sample& sample, const TargetTraits& target = cuda_trait
   return launched[0];
 }
 
-void check_schedule(const Sample& sample, const Schedule& schedule) {
-  auto emitted = emit_cuda(sample.kernel, cuda_traits(90), schedule);
-  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
-  check_run(sample, emitted.value());
-}
-
 /// A machine so small that every plan prefers wide accesses and large tiles.
 TargetTraits tiny_machine(int capability = 90) {
   TargetTraits t = cuda_traits(capability);

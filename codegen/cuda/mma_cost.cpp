@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -134,14 +134,13 @@ int staged_buffers(const MmaTile& x, Staging staging, int result_size) {
   if (staging == Staging::Inputs && boxes > 4) return 0;  // each has its place: too much shared memory
   return staging == Staging::Results && boxes % 2 == 0 ? 2 : boxes;
 }
-int box_shared_bytes(const MmaTile& x, int element, Staging staging, int result_size) {
+int box_shared_bytes(const MmaTile& x, int element, Staging staging, int result_size, int cluster) {
+  const int stages = x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * 8;
+  if (cluster > 1) return stages;
   const int buffers = staged_buffers(x, staging, result_size);
   const int warp =
       buffers > 0 ? buffers * (16 * staged_columns(result_size) * result_size + 8) : 16 * (box_chunk(x) + 8) * 4;
-  return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * (4 * warp + 8);
-}
-int shared_box_bytes(const MmaTile& x, int element) {
-  return x.stages * (mma_stage_bytes(x, true, true, element) + 16) + x.groups() * 8;
+  return stages + x.groups() * 4 * warp;
 }
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
@@ -178,20 +177,18 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   return m;
 }
 
-static std::string forced_tile() {
+/// INGOT_TILE: the tile, and behind an @ the cluster (0: any).
+static std::pair<std::string, int> forced_plan() {
   const char* forced = std::getenv("INGOT_TILE");
   const std::string text = forced ? forced : "";
-  return text.substr(0, text.find('@'));
+  const size_t at = text.find('@');
+  return {text.substr(0, at), at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 1)};
 }
-int forced_cluster() {
-  const char* forced = std::getenv("INGOT_TILE");
-  const char* at = forced ? std::strchr(forced, '@') : nullptr;
-  return at ? std::atoi(at + 1) : 0;
-}
+int forced_cluster() { return forced_plan().second; }
 
 std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machine) {
   std::vector<MmaTile> tiles;
-  const std::string forced = forced_tile();
+  const std::string forced = forced_plan().first;
   const auto add = [&](const auto& list) {
     for (const MmaTile& x : list)
       if (fits(p, machine, x)) tiles.push_back(x);
@@ -203,7 +200,7 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
     else add(kBoxCandidates);
     for (const MmaTile& x : rows_tiles(p, machine)) tiles.push_back(x);
   }
-  // Warpgroups that read f32 without boxes there are none, nor clusters with boxes: few tiles are for warps.
+  // Warpgroups read f32 as boxes only: what does not arrive so is for warps.
   if (tiles.empty() || p.element == 4) add(kCandidates);
   if (machine.group_multiplies == 0 && p.element == 2 && machine.shared_limit > (64 << 10)) add(kWideCandidates);
   if (!forced.empty()) {
@@ -232,8 +229,7 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   if (x.boxes) {
-    const int all =
-        cluster > 1 ? shared_box_bytes(x, p.element) : box_shared_bytes(x, p.element, p.staging, p.staged_size);
+    const int all = box_shared_bytes(x, p.element, p.staging, p.staged_size, cluster);
     const int most = machine.shared_limit / blocks - 1024 - (all - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;

@@ -78,9 +78,9 @@ int box_chunk(const MmaTile& tile);
 /// by the threads.
 int staged_columns(int result_size);
 int staged_buffers(const MmaTile& tile, Staging staging, int result_size);
-/// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh); of one in a cluster that shares k.
-int box_shared_bytes(const MmaTile& tile, int element, Staging staging, int result_size);
-int shared_box_bytes(const MmaTile& tile, int element);
+/// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh), of so many that share a tile: then the
+/// ring holds its results.
+int box_shared_bytes(const MmaTile& tile, int element, Staging staging, int result_size, int cluster = 1);
 /// Blocks that registers allow on one SM.
 int blocks_by_registers(const MmaTile& tile, int element, bool window);
 

@@ -179,7 +179,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
       d.staged = std::move(staged);
       d.e_vector = 2;
     }
-    d.shared_bytes = s.cluster_k > 1 ? shared_box_bytes(t, size) : box_shared_bytes(t, size, staging, result);
+    d.shared_bytes = box_shared_bytes(t, size, staging, result, s.cluster_k);
     d.window = operand_window(kernel, element);
     d.a_rows = box_rows(c, t.m, d.window.has_value());
     const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);

@@ -55,6 +55,25 @@ def byte_gemm_row(m, n, k, quantised):
     )
 
 
+def convolution_row(section, kind, sizes, nodes, reference, **options):
+    """A convolution of 8 bits, channels last at both ends, beside cuDNN's in fp16."""
+    batch, c, o, size, filt = sizes
+    return Row(
+        section,
+        f"{section} conv b{batch} {c}>{o} {size}x{size} f{filt}",
+        kind,
+        2 * batch * size * size * o * c * filt * filt,
+        batch * size * size * (c + o) + o * c * filt * filt,
+        {"x": Spec((batch, size, size, c))},
+        {"w": Spec((o, c, filt, filt))},
+        nodes,
+        [Candidate("cuDNN fp16", lambda v: F.conv2d(v["x"], v["w"], padding=filt // 2))],
+        reference,
+        prepare=lambda v: channels_last({n: t.half() for n, t in v.items()}),
+        **options,
+    )
+
+
 def byte_conv_row(batch, c, o, size, filt):
     """QLinearConv, channels last at both ends, beside cuDNN's convolution of fp16."""
     scale, pad = 2.0**-11, filt // 2
@@ -77,21 +96,7 @@ def byte_conv_row(batch, c, o, size, filt):
         sums = F.conv2d(v["x"].permute(0, 3, 1, 2), v["w"], padding=pad).round()  # f64 sums in any order are integers
         return rounded(sums, scale).permute(0, 2, 3, 1)
 
-    return Row(
-        "bytes",
-        f"bytes conv b{batch} {c}>{o} {size}x{size} f{filt}",
-        "int8",
-        2 * batch * size * size * o * c * filt * filt,
-        batch * size * size * (c + o) + o * c * filt * filt,
-        {"x": Spec((batch, size, size, c))},
-        {"w": Spec((o, c, filt, filt))},
-        nodes,
-        [Candidate("cuDNN fp16", lambda v: F.conv2d(v["x"], v["w"], padding=pad))],
-        reference,
-        exact=True,
-        constants=SCALES | {"s": np.float32(1 / scale)},
-        prepare=lambda v: channels_last({n: t.half() for n, t in v.items()}),
-    )
+    return convolution_row("bytes", "int8", (batch, c, o, size, filt), nodes, reference, exact=True, constants=SCALES | {"s": np.float32(1 / scale)})
 
 
 def byte_rows(_):
@@ -159,20 +164,7 @@ def f8_conv_row(batch, c, o, size, filt):
         sums = F.conv2d(v["x"].permute(0, 3, 1, 2), v["w"], padding=pad).permute(0, 2, 3, 1) * F8_SCALE
         return sums.clamp(-448, 448).to(torch.float8_e4m3fn).double()
 
-    return Row(
-        "f8",
-        f"f8 conv b{batch} {c}>{o} {size}x{size} f{filt}",
-        "fp8",
-        2 * batch * size * size * o * c * filt * filt,
-        batch * size * size * (c + o) + o * c * filt * filt,
-        {"x": Spec((batch, size, size, c))},
-        {"w": Spec((o, c, filt, filt))},
-        nodes,
-        [Candidate("cuDNN fp16", lambda v: F.conv2d(v["x"], v["w"], padding=pad))],
-        reference,
-        constants={"t": np.float16(F8_SCALE)},
-        prepare=lambda v: channels_last({n: t.half() for n, t in v.items()}),
-    )
+    return convolution_row("f8", "fp8", (batch, c, o, size, filt), nodes, reference, constants={"t": np.float16(F8_SCALE)})
 
 
 def f8_rows(_):

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/nvrtc.h"
 #include "tests/emulation/run_sample.h"
 
@@ -15,6 +16,12 @@ inline void check_run(const Sample& sample, const EmittedKernel& emitted, uint64
   if (!outcome) FAIL(outcome.error().to_string());
   for (const std::string& fault : outcome.value().faults) FAIL_CHECK(fault);
   CHECK(outcome.value().worst_error <= sample.tolerance);
+}
+
+inline void check_schedule(const Sample& sample, const Schedule& schedule, int capability = 90) {
+  auto emitted = emit_cuda(sample.kernel, cuda_traits(capability), schedule);
+  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
+  check_run(sample, emitted.value());
 }
 
 inline bool no_nvrtc() {

@@ -16,12 +16,6 @@
 
 namespace ingot::samples {
 
-inline void check_schedule(const Sample& sample, const Schedule& schedule, int capability = 90) {
-  auto emitted = emit_cuda(sample.kernel, cuda_traits(capability), schedule);
-  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
-  check_run(sample, emitted.value());
-}
-
 struct PlansOfEight {
   MultiplyUnit unit;
 

@@ -28,11 +28,6 @@ Schedule shared(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int clu
   s.most_blocks = 132;
   return s;
 }
-void check(const Sample& sample, const Schedule& schedule) {
-  const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), schedule);
-  if (!emitted) FAIL(sample.name << ": " << emitted.error().to_string());
-  check_run(sample, emitted.value());
-}
 
 }  // namespace
 
@@ -40,35 +35,35 @@ TEST_CASE("blocks of a cluster share k, and boxes bring the operands", "[emulate
   // One block has nothing to add where steps are few: 328 are six steps, 72 are two.
   for (const Sample& sample : {matmul(1, 136, 144, 328, false, true, DType::F16), matmul(3, 40, 40, 200, false, false, DType::F16, true),
                                matmul(1, 72, 136, 72, true, false, DType::F16), dynamic_matmul(9, 136, 328, DType::F16)}) {
-    check(sample, shared(kF16, 64, 64, 64, 64, 2, 3));
-    check(sample, shared(kF16, 128, 64, 64, 64, 4, 3));
-    check(sample, shared(kF16, 64, 128, 64, 128, 8, 4));
+    check_schedule(sample, shared(kF16, 64, 64, 64, 64, 2, 3));
+    check_schedule(sample, shared(kF16, 128, 64, 64, 64, 4, 3));
+    check_schedule(sample, shared(kF16, 64, 128, 64, 128, 8, 4));
   }
-  check(dynamic_matmul(1, 264, 328, DType::BF16), shared(MultiplyUnit::BF16, 64, 64, 64, 64, 8, 5));
-  check(matmul(1, 3, 264, 328, false, true, DType::F16), shared(kF16, 64, 32, 64, 32, 8, 5));
-  check(dynamic_matmul(5, 264, 328, DType::F16), shared(kF16, 64, 256, 64, 128, 2, 3));
-  check(residual_matmul(1, 200, 136, 520, DType::F16), shared(kF16, 128, 128, 64, 128, 4, 3));
-  check(residual_matmul(2, 70, 72, 136, DType::BF16), shared(MultiplyUnit::BF16, 64, 64, 64, 64, 2, 3));
+  check_schedule(dynamic_matmul(1, 264, 328, DType::BF16), shared(MultiplyUnit::BF16, 64, 64, 64, 64, 8, 5));
+  check_schedule(matmul(1, 3, 264, 328, false, true, DType::F16), shared(kF16, 64, 32, 64, 32, 8, 5));
+  check_schedule(dynamic_matmul(5, 264, 328, DType::F16), shared(kF16, 64, 256, 64, 128, 2, 3));
+  check_schedule(residual_matmul(1, 200, 136, 520, DType::F16), shared(kF16, 128, 128, 64, 128, 4, 3));
+  check_schedule(residual_matmul(2, 70, 72, 136, DType::BF16), shared(MultiplyUnit::BF16, 64, 64, 64, 64, 2, 3));
   for (const Sample& sample : {conv(2, 64, 7, 9, 40, 3, 1, true, DType::F16), conv(1, 136, 12, 5, 64, 5, 1, true, DType::F16),
                                conv(3, 24, 9, 7, 72, 3, 2, true, DType::F16)}) {
-    check(sample, shared(kF16, 64, 64, 64, 64, 4, 3));
-    check(sample, shared(kF16, 128, 32, 128, 32, 8, 2));
+    check_schedule(sample, shared(kF16, 64, 64, 64, 64, 4, 3));
+    check_schedule(sample, shared(kF16, 128, 32, 128, 32, 8, 2));
   }
 }
 
 TEST_CASE("rows that a gate multiplies, with k shared", "[emulated]") {
   for (const Sample& sample : {rows_matmul(49, 72, 712, DType::F16, 49, true), rows_matmul(130, 136, 328, DType::BF16, 1, false)}) {
     const auto unit = sample.kernel.contract()->a_type == DType::BF16 ? MultiplyUnit::BF16 : kF16;
-    check(sample, shared(unit, 64, 64, 64, 64, 4, 3));
-    check(sample, shared(unit, 128, 64, 64, 64, 2, 3));
+    check_schedule(sample, shared(unit, 64, 64, 64, 64, 4, 3));
+    check_schedule(sample, shared(unit, 128, 64, 64, 64, 2, 3));
   }
 }
 
 TEST_CASE("groups of rows, with k shared", "[emulated]") {
   for (const Sample& sample : {largest_of_rows(11, 14, 136, 200, DType::F16), largest_of_rows(21, 14, 72, 136, DType::F16, 2),
                                largest_of_rows(1, 8, 72, 520, DType::F16), largest_of_rows(3, 49, 40, 200, DType::F16, 1)}) {
-    check(sample, shared(kF16, 64, 64, 64, 64, 2, 3));
-    check(sample, shared(kF16, 128, 128, 64, 128, 4, 3));
+    check_schedule(sample, shared(kF16, 64, 64, 64, 64, 2, 3));
+    check_schedule(sample, shared(kF16, 128, 128, 64, 128, 4, 3));
   }
 }
 
@@ -76,14 +71,14 @@ TEST_CASE("f32 and bytes, with k shared", "[emulated]") {
   const auto f32 = MultiplyUnit::Tf32x3;
   for (const Sample& sample : {matmul(1, 90, 140, 200, false, true, DType::F32), extreme_matmul(70, 72, 104),
                                conv(2, 36, 7, 9, 40, 3, 1, true), residual_matmul(1, 70, 72, 136, DType::F32)}) {
-    check(sample, shared(f32, 64, 64, 64, 64, 4, 3));
-    check(sample, shared(f32, 64, 128, 64, 64, 2, 2));
+    check_schedule(sample, shared(f32, 64, 64, 64, 64, 4, 3));
+    check_schedule(sample, shared(f32, 64, 128, 64, 64, 2, 2));
   }
   Sample tf32 = matmul(1, 150, 72, 300, false, true, DType::F32);
   tf32.tolerance = 2e-3;
-  check(tf32, shared(MultiplyUnit::Tf32, 64, 64, 64, 64, 4, 3));
+  check_schedule(tf32, shared(MultiplyUnit::Tf32, 64, 64, 64, 64, 4, 3));
   for (const ByteTypes types : {ByteTypes{DType::U8, DType::I8}, ByteTypes{DType::I8, DType::I8}})
-    check(byte_matmul(1, 130, 264, 720, false, true, types, ByteResult::Bytes), shared(MultiplyUnit::Bytes, 64, 64, 64, 64, 4, 3));
+    check_schedule(byte_matmul(1, 130, 264, 720, false, true, types, ByteResult::Bytes), shared(MultiplyUnit::Bytes, 64, 64, 64, 64, 4, 3));
 }
 
 TEST_CASE("every tile of which blocks share k compiles without spills", "[nvrtc]") {
