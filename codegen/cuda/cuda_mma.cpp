@@ -45,6 +45,8 @@ void TilesPrinter::print_mma_plan() {
                         t.warp_n, t.k_warps, schedule_.cluster_k));
   out_.line(fmt::format("static constexpr int stages = {}, threads = {}, workers = {};", t.stages, schedule_.threads,
                         t.boxes ? t.groups() * 128 : schedule_.threads));
+  out_.line(fmt::format("static constexpr int part_width = {}, row_values = {}, row_room = {};", contract_.parts.width,
+                        contract_.rows.size(), d.row_room));
   if (t.boxes) {
     out_.line(fmt::format("static constexpr int groups = {}, chunk = {}, a_rows = {};", t.groups(), box_chunk(t),
                           d.a_rows));
@@ -99,6 +101,7 @@ void TilesPrinter::print_product_of_rows() {
     out_.line(fmt::format("typedef {} index;", expr_.index_type()));
     out_.line(fmt::format("static constexpr int tile_m = {0}, tile_n = {1}, warp_m = {0}, warp_n = {1}, k = {2};", t.m, t.n, t.k));
     out_.line(fmt::format("static constexpr int teams = {}, stages = {}, buffers = {};", t.row_teams, t.stages, t.m / 64));
+    out_.line("static constexpr int part_width = 0;");
     out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {};", rows.results.load.valid(),
                           rows.a.prologue, is_constant(contract_.b)));
   }

@@ -230,7 +230,8 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   if (x.boxes) {
     const int all = box_shared_bytes(x, p.element, p.staging, p.staged_size, cluster);
-    const int most = machine.shared_limit / blocks - 1024 - (all - x.stages * (stage + 16));
+    const int rows = 16 + (cluster > 1 ? x.m * p.row_values * 4 : 0);
+    const int most = machine.shared_limit / blocks - 1024 - rows - (all - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;
   }

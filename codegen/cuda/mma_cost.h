@@ -31,6 +31,8 @@ Staging staging_of(const std::optional<StagedResults>& staged);
 /// A contraction with numbers for extents.
 struct MmaProblem {
   double m = 1, n = 1, k = 1, batch = 1;
+  int part_width = 0;       // columns whose sums are stored, too: a tile has whole parts
+  int row_values = 0;       // floats that results need of their row
   int together = 1;         // rows that are combined before the epilogue: a tile computes whole groups of them
   bool k_known = false;     // and not only estimated
   OperandCost a, b;

@@ -10,12 +10,15 @@
 //   by_group  the third axis of A is groups of `together` rows
 //   prologue  A is computed from what arrives, in registers (changed_fragment.cuh): warpgroups of 64 rows
 //   single    of f32: one product of tf32 for each; else three, for the accuracy of f32 (split_product.cuh): warpgroups of 64 rows
+//   row_values  floats of a row that its results need; where a cluster adds up, they are at row_room of the block's shared memory
+//   part_width  results of a row whose sums are stored, too (row_parts.cuh)
 //   batched   there is more than one product, and both operands have their axis
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
 #pragma once
 #include "prelude/changed_fragment.cuh"
 #include "prelude/contraction_tile.cuh"
+#include "prelude/row_parts.cuh"
 #include "prelude/split_product.cuh"
 #include "prelude/staged_results.cuh"
 #include "prelude/tma.cuh"
@@ -316,13 +319,29 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
   template <class Epilogue>
   INGOT_DEV void run_shared(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end, const ShareOfSteps<Plan>& share) {
     typedef ResultTile<Plan> Results;
+    const Epilogue with_rows = with_row_values(epilogue, at, m_end);
     multiply_tile(at, m_end, share.first, share.count);
     workers_sync<Plan>();  // the other warpgroups have read what lies there
     Results::put_product(ring.shared, product, true);
     cluster_sync();
-    if constexpr (Plan::together > 1) Results().finish_groups(epilogue, at.batch, at.m, at.n, m_end, n_end, ring.shared);
-    else Results().template finish<typename Product::Sum>(epilogue, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    if constexpr (Plan::together > 1) Results().finish_groups(with_rows, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    else if constexpr (Plan::part_width > 0) finish_parts<Plan, typename Product::Sum>(with_rows, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    else Results().template finish<typename Product::Sum>(with_rows, at.batch, at.m, at.n, m_end, n_end, ring.shared);
     cluster_sync();
+  }
+  /// What follows from a row alone, of the rows that this block finishes: in shared memory while their products are computed.
+  template <class Epilogue>
+  INGOT_DEV Epilogue with_row_values(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end) const {
+    Epilogue mine = epilogue;
+    if constexpr (Plan::row_values > 0) {
+      constexpr int kRows = Plan::tile_m / Plan::cluster_k;
+      mine.room = ring.shared + Plan::row_room;
+      mine.first_row = at.m + (Index)cluster_rank() * kRows;
+#pragma unroll 1
+      for (int i = threadIdx.x; i < kRows; i += Plan::workers)
+        if (mine.first_row + i < m_end) mine.put_rows(at.batch, mine.first_row + i);
+    }
+    return mine;
   }
   template <class Epilogue>
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, const TensorMap* out, const TensorMap* in, Index m_end,

@@ -6,12 +6,14 @@
 //   staged_input  the epilogue has such an input
 //   result_size   bytes of a result, and of such an input
 // The functor of the epilogue is that of contraction_wgmma.cuh for two neighbours, with `result` in place of operator():
-//   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, Result (&out)[2]) const
-// with the types StagedInput and StagedOutput, of memory, and Result, which is computed.
+//   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, const Rows& row, Result (&out)[2]) const
+//   Rows rows(batch, m) const: what follows from the row alone
+// with the types StagedInput and StagedOutput, of memory, and Result, which is computed. Sums over parts of rows: row_parts.cuh.
 #pragma once
 #include "prelude/changed_fragment.cuh"
 #include "prelude/memory.cuh"
 #include "prelude/mma.cuh"
+#include "prelude/row_parts.cuh"
 #include "prelude/sync.cuh"
 #include "prelude/tma.cuh"
 #include "prelude/warp.cuh"
@@ -68,12 +70,16 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   typedef typename Plan::index Index;
   typedef typename Epilogue::Inputs Inputs;
   static constexpr int kBuffers = Plan::buffers, kPerRow = Way::kPerRow, kPieces = Plan::warp_m / 64 * kPerRow;  // of a tile
+  static constexpr int kRows = Plan::warp_m / 64 * 2;  // of a thread
   static_assert(kPieces % kBuffers == 0, "buffers are used in turn");
+  static_assert(Plan::part_width == 0 || Plan::part_width == Way::kColumns, "a piece is a part of its rows");
   static_assert(!Plan::staged_input || kBuffers == kPieces, "each input of a tile has its place");
   const Epilogue* epilogue;
   Way way;
   u32 shared, barriers, phases = 0;  // a bit for each buffer
   Index batch = 0, m0 = 0, n0 = 0, m_end, n_end;
+  typename Epilogue::Rows rows[kRows];
+  ThreadPartSums<Plan, Epilogue> sums;
 
   INGOT_DEV u32 buffer(int p) const { return shared + p % kBuffers * Way::kBytes; }
   INGOT_DEV u32 barrier(int p) const { return barriers + p % kBuffers * 8; }
@@ -87,6 +93,8 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     batch = at_batch;
     m0 = at_m;
     n0 = at_n;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) rows[i] = epilogue->rows(batch, pair_m(i / 2 * kPerRow, i % 2));
     if constexpr (Plan::staged_input) {
       if (!leads()) return;
       bulk_wait_read<0>();
@@ -124,7 +132,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   }
   /// The same as `block` for results of 8 or 32 bits, which no matrix load or store moves: a pair is 2 or 8 bytes. Chunks of a row
   /// differ from the first ones in bits that its permutation leaves alone: one address serves all.
-  template <int Pairs, class V> INGOT_DEV void pair_block(int p, int c, const V* acc, const Inputs* inputs) const {
+  template <int Pairs, class V> INGOT_DEV void pair_block(int p, int c, const V* acc, const Inputs* inputs) {
     typedef typename Epilogue::StagedOutput Output;
     constexpr int kSize = sizeof(Output);
     const int lane = threadIdx.x % 32, byte = lane % 4 * 2 * kSize;
@@ -136,7 +144,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
       Vec<typename Epilogue::StagedInput, 2> staged = {};
       if constexpr (Plan::staged_input) staged = lds<Vec<typename Epilogue::StagedInput, 2>>(at);
       typename Epilogue::Result results[2];
-      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
+      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p / kPerRow * 2 + k % 2], results);
       Vec<Output, 2> out;
       set_result(out[0], results[0]);
       set_result(out[1], results[1]);
@@ -144,7 +152,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     }
   }
   /// The first `Pairs` of the four pairs from column c on: all, or those of the last 8 columns.
-  template <int Pairs, class V> INGOT_DEV void block(int p, int c, const V* acc, const Inputs* inputs) const {
+  template <int Pairs, class V> INGOT_DEV void block(int p, int c, const V* acc, const Inputs* inputs) {
     const int lane = threadIdx.x % 32;
     const u32 at = Way::place(buffer(p), lane % 16, c / 8 + lane / 16);
     const auto word = [&](int row) { return Way::place(buffer(p), row, c / 8) + lane % 4 * 4; };
@@ -163,7 +171,8 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
       V pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]};
       float results[2];
       const auto staged = bits_as<Vec<typename Epilogue::StagedInput, 2>>(words[k]);
-      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
+      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p / kPerRow * 2 + k % 2], results);
+      sums.add(k, results);
       words[k] = pack_pair(typename Epilogue::StagedOutput{}, results[0], results[1]);
     }
     if constexpr (Pairs == 4) {
@@ -197,11 +206,13 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
         continue;
       }
       const V* piece = acc[p / kPerRow] + p % kPerRow * Way::kColumns / 2;
+      sums.clear();
       columns<kFirst, true>(p, 0, piece);
 #pragma unroll
       for (int c = 64; c + 64 <= Way::kColumns; c += 64) columns<64, false>(p, c, piece);
       if constexpr (Way::kColumns > 64 && kLast > 0) columns<kLast, false>(p, Way::kColumns - kLast, piece);
       close(p);
+      sums.store(*epilogue, batch, row(p), column(p), m_end);
     }
   }
   /// Shared memory belongs to the next block when all has been read.
