@@ -33,6 +33,7 @@ add_test(NAME cuda_text_nvrtc COMMAND cuda_text_test "[nvrtc]" WORKING_DIRECTORY
 set_tests_properties(cuda_text_nvrtc PROPERTIES LABELS "nvrtc" TIMEOUT 900)
 target_link_libraries(cuda_text_test PRIVATE ingot_reference)
 ingot_emulation_test(faults_test emulation/faults_test.cpp)
+target_link_libraries(faults_test PRIVATE ingot_reference)
 ingot_emulation_test(bytes_test emulation/bytes_test.cpp "~[nvrtc]")
 target_link_libraries(bytes_test PRIVATE ingot_reference)
 add_test(NAME bytes_nvrtc COMMAND bytes_test "[nvrtc]" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -53,6 +54,7 @@ add_test(NAME row_parts_nvrtc COMMAND row_parts_test "[nvrtc]" WORKING_DIRECTORY
 set_tests_properties(row_parts_nvrtc PROPERTIES LABELS "nvrtc" TIMEOUT 300)
 ingot_emulation_test(tensor_core_test emulation/tensor_core_test.cpp)
 ingot_emulation_test(gpu_kernels_test gpu_kernels_test.cpp)
+target_link_libraries(gpu_kernels_test PRIVATE ingot_reference)
 set_tests_properties(gpu_kernels_test PROPERTIES LABELS "gpu" SKIP_REGULAR_EXPRESSION "skipped:")
 
 ingot_test(ordered_test LABELS numeric fast LINK ingot_driver ingot_emulator)
