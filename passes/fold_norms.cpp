@@ -25,7 +25,19 @@ struct Norm {
   ValueId x, y, scale, shift;  // of the graph; scale and shift may be missing
   double epsilon = 0;
   bool centred = false;
+  std::vector<NodeId> moves;  // of the norm's body: from the normed rows to y
 };
+
+/// Movement that leaves the last dimension where and as it is.
+bool keeps_columns(const Graph& b, const Node& n) {
+  if (n.op->name == "Transpose") {
+    const auto& perm = n.attrs.as<PermAttrs>().perm;
+    return !perm.empty() && perm.back() + 1 == static_cast<int64_t>(perm.size());
+  }
+  if (n.op->name != "Reshape") return false;
+  const Shape &from = b.value(n.inputs[0]).type.shape, &to = b.value(n.outputs[0]).type.shape;
+  return !from.empty() && !to.empty() && proves_equal(from.back(), to.back());
+}
 
 /// Which value of the graph an input of the body is; invalid: it is none.
 ValueId outside(const Node& group, ValueId inside) {
@@ -43,12 +55,20 @@ class NormMatcher {
     if (n_.outputs.size() != 1 || g_.is_output(n_.outputs[0])) return false;
     norm_.y = n_.outputs[0];
     ValueId v = b_.outputs[0];
+    for (const Node* n = b_.producer(v); n && n->op->lowers_as<Movement>(); n = b_.producer(v)) {
+      if (!keeps_columns(b_, *n)) return false;
+      norm_.moves.insert(norm_.moves.begin(), b_.value(v).producer);
+      v = n->inputs[0];
+    }
     v = without("Add", v, norm_.shift);
     v = without("Mul", v, norm_.scale);
+    if (const Node* quotient = made_by(v, "Div")) {
+      const Node* root = made_by(quotient->inputs[1], "Sqrt");
+      return root && centred(quotient->inputs[0], root->inputs[0]);
+    }
     const Node* product = made_by(v, "Mul");
-    if (!product) return false;
-    for (size_t i = 0; i < 2; ++i)
-      if (const Node* root = made_by(product->inputs[i], "Rsqrt")) return centred(product->inputs[1 - i], root->inputs[0]);
+    for (size_t i = 0; product && i < 2; ++i)
+      if (const ValueId variance = under_root(product->inputs[i]); variance.valid()) return centred(product->inputs[1 - i], variance);
     return false;
   }
   const Norm& norm() const { return norm_; }
@@ -80,6 +100,18 @@ class NormMatcher {
     }
     return v;
   }
+  /// What v is one over the root of; invalid: it is none.
+  ValueId under_root(ValueId v) const {
+    if (const Node* root = made_by(v, "Rsqrt")) return root->inputs[0];
+    const Node* quotient = made_by(v, "Div");
+    const Node* root = quotient && number(quotient->inputs[0]) == 1.0 ? made_by(quotient->inputs[1], "Sqrt") : nullptr;
+    return root ? root->inputs[0] : ValueId();
+  }
+  bool is_square_of(ValueId v, ValueId x) const {
+    if (const Node* n = made_by(v, "Mul")) return n->inputs[0] == x && n->inputs[1] == x;
+    const Node* n = made_by(v, "Pow");
+    return n && n->inputs[0] == x && number(n->inputs[1]) == 2.0;
+  }
   const Node* mean_of_rows(ValueId v) const {
     const Node* n = made_by(v, "ReduceMean");
     if (!n) return nullptr;
@@ -93,8 +125,7 @@ class NormMatcher {
     for (size_t i = 0; sum && i < 2; ++i) {
       const auto epsilon = number(sum->inputs[i]);
       const Node* mean = mean_of_rows(sum->inputs[1 - i]);
-      const Node* square = mean ? made_by(mean->inputs[0], "Mul") : nullptr;
-      if (!epsilon || !square || square->inputs[0] != d || square->inputs[1] != d) continue;
+      if (!epsilon || !mean || !is_square_of(mean->inputs[0], d)) continue;
       norm_.epsilon = *epsilon;
       ValueId x = d;
       if (const Node* difference = made_by(d, "Sub")) {
@@ -114,16 +145,6 @@ class NormMatcher {
   const Graph& b_;
   Norm norm_;
 };
-
-/// Movement that leaves the last dimension where and as it is.
-bool keeps_columns(const Graph& b, const Node& n) {
-  if (n.op->name == "Transpose") {
-    const auto& perm = n.attrs.as<PermAttrs>().perm;
-    return !perm.empty() && perm.back() + 1 == static_cast<int64_t>(perm.size());
-  }
-  const Shape &from = b.value(n.inputs[0]).type.shape, &to = b.value(n.outputs[0]).type.shape;
-  return n.op->name == "Reshape" && !from.empty() && !to.empty() && proves_equal(from.back(), to.back());
-}
 
 /// The product of a group, if it is one of rows by a constant matrix, its k in whole steps.
 const Node* product_of_rows(const Graph& g, const Node& group) {
@@ -302,12 +323,13 @@ class Folder {
     if (scale.valid()) y = c.mul(y, scale);
     return shift.valid() ? c.add(y, shift) : y;
   }
-  /// The row's values where the product has its rows.
-  static ValueId moved(Compose& c, const Graph& b, const std::vector<NodeId>& moves, ValueId v) {
+  /// v behind movement of the body `b`: whole rows, or one value of each.
+  static ValueId moved(Compose& c, const Graph& b, const std::vector<NodeId>& moves, ValueId v, bool whole) {
     for (NodeId m : moves) {
+      if (!v.valid()) break;
       const Node n = b.node(m);
       Shape shape = b.value(n.outputs[0]).type.shape;
-      shape.back() = 1;
+      if (!whole) shape.back() = 1;
       v = n.op->name == "Transpose" ? c.transpose(v, n.attrs.as<PermAttrs>().perm) : c.reshape(v, shape);
     }
     return v;
@@ -331,12 +353,19 @@ class Folder {
     GraphBuilder builder(b);
     builder.origin = g_.node(norm.node).origin;
     Compose c(builder);
+    const std::vector<NodeId> all_readers = b.value(x).users;
+    b.value(x).type = g_.value(norm.x).type;
+    const Graph& own = *g_.node(norm.node).body;
     const Row row = row_of(c, norm, {norm.centred ? add_input(r.node, sums[0]) : ValueId(), add_input(r.node, sums[1])});
-    if (r.product.valid()) INGOT_TRY(scale_product(c, r, norm, row));
+    if (r.product.valid()) INGOT_TRY(scale_product(c, r, norm, {moved(c, own, norm.moves, row.mean, false), moved(c, own, norm.moves, row.root, false)}));
     if (!one_by_one.empty()) {
       const auto vector = [&](ValueId v) { return v.valid() ? add_input(r.node, v) : v; };
-      const ValueId y = normed(c, norm, row, x, vector(norm.scale), vector(norm.shift));
+      const ValueId y = moved(c, own, norm.moves, normed(c, norm, row, x, vector(norm.scale), vector(norm.shift)), true);
       for (NodeId u : one_by_one) b.replace_use(u, x, y);
+    }
+    if (!norm.moves.empty()) {
+      const ValueId y = moved(c, own, norm.moves, x, true);
+      for (NodeId u : all_readers) b.replace_use(u, x, y);
     }
     g_.node(r.node).origin.merge(g_.node(norm.node).origin);
     INGOT_TRY(c.result({}));
@@ -349,9 +378,9 @@ class Folder {
     const auto constant = [&](const TensorPtr& t) { return add_input(r.node, g_.add_constant(t)); };
     g_.replace_use(r.node, outside(g_.node(r.node), product.inputs[1]), g_.add_constant(r.weight));
     const std::vector<NodeId> users = b.value(product.outputs[0]).users;
-    const ValueId root = moved(c, b, r.moves, row.root);
+    const ValueId root = moved(c, b, r.moves, row.root, false);
     ValueId y = c.mul(product.outputs[0], root);
-    if (norm.centred) y = c.sub(y, c.mul(moved(c, b, r.moves, c.mul(row.mean, row.root)), constant(r.columns)));
+    if (norm.centred) y = c.sub(y, c.mul(moved(c, b, r.moves, c.mul(row.mean, row.root), false), constant(r.columns)));
     if (r.bias && !add_to_bias(r, product, users)) y = c.add(y, constant(r.bias));
     for (NodeId u : users) b.replace_use(u, product.outputs[0], y);
     for (ValueId& out : b.outputs)

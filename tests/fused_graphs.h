@@ -184,6 +184,23 @@ inline std::vector<FusedGraph> norm_graphs() {
   %12 = MatMul(%10, %11): f32[9,N,72]
   return %12 "y"
 })", {9, 64}, 3});
+  list.push_back({"a norm of rows that products have as one axis", R"(graph (%0 "x": f32[N,21,64]) where N in [0, inf] {
+  %1 = Reshape(%0) {shape=[21*N, 64]}: f32[21*N,64]
+  %2 = const "w1": f32[64,128] data 11
+  %3 = MatMul(%1, %2): f32[21*N,128]
+  %4 = const "b1": f32[128] data 12
+  %5 = Add(%3, %4): f32[21*N,128]
+  %6 = Reshape(%5) {shape=[N, 21, 128]}: f32[N,21,128]
+  %7 = LayerNormalization(%6) {axis=2}: f32[N,21,128]
+  %8 = Reshape(%7) {shape=[21*N, 128]}: f32[21*N,128]
+  %9 = const "w2": f32[128,128] data 13
+  %10 = MatMul(%8, %9): f32[21*N,128]
+  %11 = const "b2": f32[128] data 14
+  %12 = Add(%10, %11): f32[21*N,128]
+  %13 = Add(%12, %8): f32[21*N,128]
+  %14 = Tanh(%13): f32[21*N,128]
+  return %14 "y"
+})", {21, 64}, 2});
   return list;
 }
 

@@ -180,7 +180,7 @@ void ProductPrinter::print_results(const Contract& contract, bool along_m, int v
         fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} {1}, {2} (&acc)[{3}], const Inputs& in) const", index,
                     n_name, c_type(contract.acc.type()), vector));
     f.bind_args();
-    f.bind_row_values(contract, [&](size_t i, const std::string&) {
+    f.bind_row_values(contract, [&](size_t i) {
       return fmt::format("lds<float>(room + ((u32)(m - first_row) * {} + {}) * 4)", contract.rows.size(), i);
     });
     split(f, contract.epilogue);
@@ -230,7 +230,7 @@ void ProductPrinter::print_staged_results(const Contract& contract, const Staged
         "const Rows& row, Result (&out)[2]) const",
         index, c_type(contract.acc.type())));
     f.bind_args();
-    f.bind_row_values(contract, [](size_t, const std::string& name) { return "row." + name; });
+    f.bind_row_values(contract, [](size_t i) { return fmt::format("row.of[{}]", i); });
     split(f, contract.epilogue);
     f.vectorise_staged(lane, base, contract, inputs, staged);
   }

@@ -143,10 +143,10 @@ class FunctorPrinter : public CudaPrinter {
   void stage(const StagedResults& staged) { staged_ = &staged; }
   /// "void value(batch, m, n, acc) const" and "combine(x, y)": what the rows of a group become, and are combined by.
   void print_group(const Axis& axis, const Expr& base, int width, const Contract& contract, const std::function<void(const Body&)>& split);
-  /// "row.row0 = ...;" for each value of the row. A sum of neighbours in memory is read by vectors.
+  /// "row.of[0] = ...;" for each value of the row. A sum of neighbours in memory is read by vectors.
   void print_row_values(const Contract& contract);
-  /// What the epilogue calls row0 is the text with {} replaced by "row0".
-  void bind_row_values(const Contract& contract, const std::function<std::string(size_t, const std::string&)>& text);
+  /// The epilogue's names for the values of its row stand for the given text of each.
+  void bind_row_values(const Contract& contract, const std::function<std::string(size_t)>& text);
   /// "add(stored, sums)" and "store_sums(batch, m, n, sums) const" (prelude/row_parts.cuh).
   void print_part_sums(const Contract& contract, const std::function<void(const Body&)>& split);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }

@@ -83,6 +83,9 @@ int staged_buffers(const MmaTile& tile, Staging staging, int result_size);
 /// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh), of so many that share a tile: then the
 /// ring holds its results.
 int box_shared_bytes(const MmaTile& tile, int element, Staging staging, int result_size, int cluster = 1);
+/// The same for `values` floats of each row that results need: where a cluster adds up, of a tile; for two warpgroups, of two tiles,
+/// with their barriers (prelude/row_parts.cuh).
+int row_value_bytes(const MmaTile& tile, int values, int cluster);
 /// Blocks that registers allow on one SM.
 int blocks_by_registers(const MmaTile& tile, int element, bool window);
 

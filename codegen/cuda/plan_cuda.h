@@ -76,7 +76,7 @@ DType element_of(MultiplyUnit unit);
 int rows_together(const Contract& contract);
 int whole_rows(int tile_m, int together);
 
-/// Where a cluster adds up a tile's results, the shared memory for what they need of their rows alone.
+/// With boxes, the shared memory for what a tile's results need of their rows alone.
 int row_bytes(const Contract& contract, const Schedule& schedule);
 /// The schedule's tiles have whole parts of rows (Contract::parts), and their results leave in a way that adds them up.
 bool adds_up_parts(const Kernel& kernel, const Schedule& schedule);

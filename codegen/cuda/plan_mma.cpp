@@ -99,7 +99,7 @@ int rows_together(const Contract& c) { return c.group.empty() ? 1 : static_cast<
 int whole_rows(int tile_m, int together) { return tile_m / together * together; }
 
 int row_bytes(const Contract& c, const Schedule& s) {
-  return s.tile.boxes && s.cluster_k > 1 ? s.tile.m * static_cast<int>(c.rows.size()) * 4 : 0;
+  return s.tile.boxes ? row_value_bytes(s.tile, static_cast<int>(c.rows.size()), s.cluster_k) : 0;
 }
 bool adds_up_parts(const Kernel& kernel, const Schedule& s) {
   if (s.unit == MultiplyUnit::Simt || s.tile.row_teams > 0 || s.tile.n % kernel.contract()->parts.width != 0) return false;

@@ -36,6 +36,7 @@ std::optional<Run> run_of(const Expr& e) {
 }  // namespace
 
 void FunctorPrinter::print_row_values(const Contract& contract) {
+  int next = 0;
   for (const Stmt& s : contract.rows) {
     const Let& let = *s.as<Let>();
     // Outermost sums first: what is bound is not looked into.
@@ -50,15 +51,13 @@ void FunctorPrinter::print_row_values(const Contract& contract) {
       for (const Expr& a : e.args()) bind_runs(a);
     };
     bind_runs(let.value);
-    out_.line(fmt::format("row.{} = {};", let.var.name(), expr_.value(let.value)));
+    const std::string value = expr_.value(let.value);
+    out_.line(fmt::format("row.of[{}] = {};", next++, value));
   }
 }
 
-void FunctorPrinter::bind_row_values(const Contract& contract, const std::function<std::string(size_t, const std::string&)>& text) {
-  for (size_t i = 0; i < contract.rows.size(); ++i) {
-    const Expr& var = contract.rows[i].as<Let>()->var;
-    expr_.bind(var, text(i, var.name()), false);
-  }
+void FunctorPrinter::bind_row_values(const Contract& contract, const std::function<std::string(size_t)>& text) {
+  for (size_t i = 0; i < contract.rows.size(); ++i) expr_.bind(contract.rows[i].as<Let>()->var, text(i), false);
 }
 
 void FunctorPrinter::print_part_sums(const Contract& contract, const std::function<void(const Body&)>& split) {
@@ -93,11 +92,10 @@ static void print_of_row(FunctorPrinter& f, const Contract& contract, const std:
 }
 
 void ProductPrinter::print_rows(const Contract& contract) {
-  std::string members;
-  for (const Stmt& s : contract.rows) members += (members.empty() ? "float " : ", ") + s.as<Let>()->var.name();
-  out_.line(members.empty() ? "struct Rows {};" : fmt::format("struct Rows {{ {}; }};", members));
+  const bool none = contract.rows.empty();
+  out_.line(none ? "struct Rows {};" : fmt::format("struct Rows {{ float of[{}]; }};", contract.rows.size()));
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
-  if (members.empty()) out_.line(fmt::format("INGOT_DEV Rows rows({0}, {0}) const {{ return {{}}; }}", expr_.index_type()));
+  if (none) out_.line(fmt::format("INGOT_DEV Rows rows({0}, {0}) const {{ return {{}}; }}", expr_.index_type()));
   else print_of_row(f, contract, "INGOT_DEV Rows rows({0} batch, {0} m) const", expr_.index_type(), [&] { f.writer().line("return row;"); });
   splice(f);
 }
@@ -109,7 +107,7 @@ void ProductPrinter::print_rows_in_shared(const Contract& contract) {
   auto call = out_.block(fmt::format("INGOT_DEV void put_rows({0} batch, {0} m) const", expr_.index_type()));
   out_.line("const Rows row = rows(batch, m);");
   for (size_t i = 0; i < contract.rows.size(); ++i)
-    out_.line(fmt::format("sts(room + ((u32)(m - first_row) * {} + {}) * 4, row.{});", contract.rows.size(), i, contract.rows[i].as<Let>()->var.name()));
+    out_.line(fmt::format("sts(room + ((u32)(m - first_row) * {} + {}) * 4, row.of[{}]);", contract.rows.size(), i, i));
 }
 
 void ProductPrinter::print_parts(const Contract& contract) {

@@ -1,6 +1,6 @@
 // Products that store sums over parts of their rows, and products whose results need such sums of their row: a norm between
 // two products without a kernel of its own (passes/fold_norms.cpp).
-#include <algorithm>
+#include <cmath>
 #include <random>
 
 #include <catch2/catch.hpp>
@@ -29,15 +29,17 @@ std::vector<Sample> row_samples(DType precision) {
   return list;
 }
 
+bool arrives_as_boxes(const Sample& s) { return takes_boxes(s.kernel, element_of(multiply_unit(s.kernel, cuda_traits(90)))); }
+
 struct Run {
   size_t kernels;
   std::vector<Tensor> outputs;
 };
-Run run_graph(const testing::FusedGraph& g, int64_t n, const std::vector<std::string>& skip) {
+Run run_graph(const testing::FusedGraph& g, int64_t n, DType precision, const std::vector<std::string>& skip = {}) {
   PassContext ctx;
   ctx.evaluate = evaluate_node;
   ctx.target = cuda_traits(90);
-  ctx.precision = DType::F16;
+  ctx.precision = precision;
   auto graph = parse_graph(g.text, find_op);
   REQUIRE(graph.ok());
   PipelineOptions options;
@@ -57,21 +59,30 @@ Run run_graph(const testing::FusedGraph& g, int64_t n, const std::vector<std::st
   return {lowered->kernels.size(), std::move(*outputs)};
 }
 
+/// Relative, Frobenius.
+double error_of(const Run& got, const Run& want) {
+  double difference = 0, all = 0;
+  for (int64_t i = 0; i < want.outputs[0].count(); ++i) {
+    const double g = got.outputs[0].float_at(i), w = want.outputs[0].float_at(i);
+    difference += (g - w) * (g - w);
+    all += w * w;
+  }
+  return all > 0 ? std::sqrt(difference / all) : difference;
+}
+
 }  // namespace
 
-TEST_CASE("a norm between products is no kernel, and gives the same numbers") {
+TEST_CASE("a norm between products is no kernel, and loses no accuracy") {
   for (const testing::FusedGraph& g : testing::norm_graphs())
     for (int64_t n : {1, 3, 0}) {
       INFO(g.name << " at N=" << n);
-      const Run folded = run_graph(g, n, {}), apart = run_graph(g, n, {"fold_norms"});
+      const Run folded = run_graph(g, n, DType::F16), apart = run_graph(g, n, DType::F16, {"fold_norms"}), exact = run_graph(g, n, DType::F32);
       CHECK(folded.kernels == g.kernels);
       CHECK(apart.kernels > g.kernels);
-      double largest = 0, worst = 0;
-      for (int64_t i = 0; i < apart.outputs[0].count(); ++i) {
-        largest = std::max(largest, std::abs(apart.outputs[0].float_at(i)));
-        worst = std::max(worst, std::abs(apart.outputs[0].float_at(i) - folded.outputs[0].float_at(i)));
-      }
-      CHECK(worst <= 4e-3 * largest);
+      const double lost = error_of(folded, exact), before = error_of(apart, exact);
+      INFO("error " << lost << ", with a kernel for the norm " << before);
+      CHECK(lost <= 1.3 * before);
+      CHECK(lost <= 2e-3);
     }
 }
 
@@ -79,13 +90,10 @@ TEST_CASE("sums over parts of rows, and what needs them, in tiles of every kind"
   for (DType precision : {DType::F16, DType::BF16})
     for (const Sample& sample : row_samples(precision)) {
       const MultiplyUnit unit = precision == DType::F16 ? kF16 : kBF16;
-      check_schedule(sample, boxes(unit, 64, 64, 64, 64, 3, true));
-      check_schedule(sample, boxes(unit, 128, 128, 128, 128, 3, true));
-      check_schedule(sample, boxes(unit, 64, 128, 64, 128, 2, false));
-      check_schedule(sample, boxes(unit, 128, 64, 64, 64, 4, false));
-      check_schedule(sample, shared_boxes(unit, 64, 64, 64, 64, 2, 3));
-      check_schedule(sample, shared_boxes(unit, 128, 64, 64, 64, 4, 3));
-      check_schedule(sample, shared_boxes(unit, 64, 128, 64, 128, 2, 4));
+      for (const Schedule& s : {boxes(unit, 64, 64, 64, 64, 3, true), boxes(unit, 128, 128, 128, 128, 3, true), boxes(unit, 64, 128, 64, 128, 2, false),
+                                boxes(unit, 128, 64, 64, 64, 4, false), shared_boxes(unit, 64, 64, 64, 64, 2, 3),
+                                shared_boxes(unit, 128, 64, 64, 64, 4, 3), shared_boxes(unit, 64, 128, 64, 128, 2, 4)})
+        if (arrives_as_boxes(sample)) check_schedule(sample, s);
       if (precision == DType::BF16) continue;
       check_schedule(sample, groups(unit, 64, 64, 64, 64, 1, 3, false));
       check_schedule(sample, groups(unit, 64, 128, 64, 64, 2, 3, false));
@@ -102,7 +110,7 @@ TEST_CASE("what the planner makes of them", "[emulated]") {
       REQUIRE(forms.ok());
       for (const EmittedKernel& form : *forms) {
         if (evaluate_int(form.grid[0], sample.dims).value_or(0) == 0) continue;
-        CHECK(form.schedule.tile.boxes);
+        CHECK(form.schedule.tile.boxes == arrives_as_boxes(sample));
         check_run(sample, form);
       }
     }
@@ -114,7 +122,8 @@ TEST_CASE("products with sums of rows compile without spills", "[nvrtc]") {
     for (const Schedule& s : {boxes(kF16, 64, 64, 64, 64, 8, true), boxes(kF16, 128, 128, 128, 128, 5, true), boxes(kF16, 128, 256, 64, 256, 3, false),
                               boxes(kF16, 64, 256, 64, 256, 3, true), boxes(kF16, 128, 192, 64, 192, 3, false), boxes(kF16, 64, 128, 64, 128, 6, true),
                               shared_boxes(kF16, 64, 64, 64, 64, 4, 8), shared_boxes(kF16, 64, 128, 64, 128, 4, 6), shared_boxes(kF16, 128, 64, 64, 64, 8, 6)}) {
-      if (has_parts(sample) && !adds_up_parts(sample.kernel, s)) continue;  // too many results with a residual
+      const bool fits = arrives_as_boxes(sample) && (!has_parts(sample) || adds_up_parts(sample.kernel, s));
+      if (!fits) continue;  // too many results with a residual
       auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
       INFO((emitted ? "" : emitted.error().to_string()));
       REQUIRE(emitted.ok());

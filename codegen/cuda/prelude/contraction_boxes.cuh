@@ -94,7 +94,7 @@ template <class Plan> struct BoxRing {
       fence_proxy_async();
     }
   }
-  /// By one thread, before all others use them.
+  /// By one thread, before all others use them; a fence follows.
   INGOT_DEV void start() const {
 #pragma unroll 1
     for (int s = 0; s < Plan::stages; ++s) {
@@ -103,7 +103,6 @@ template <class Plan> struct BoxRing {
     }
     for (int t = 0; t < kTeams; ++t) mbar_init(turn(t), kReaders);
     for (int i = 0; Plan::staged_input && i < Plan::groups * 4 * Plan::buffers; ++i) mbar_init(inputs(0) + i * 8, 1);
-    fence_mbar_init();
   }
 };
 
@@ -350,12 +349,21 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     typename ResultsByBox<Plan, Epilogue>::Type staged{&epilogue, {out, in}, ring.shared + Ring::kRing + warp * Ring::kWarp, ring.inputs(warp)};
     staged.m_end = m_end;
     staged.n_end = n_end;
+    if constexpr (Plan::staged) {
+      staged.row_room = ring.shared + Plan::row_room;
+      staged.first_row = product.group_m() + warp % 4 * 16;
+    }
+    u32 tile = team;
     ring.skip((Index)team * steps);
     u32 turn = team == 0;
 #pragma unroll 1
     for (Index t = blockIdx.x + (Index)team * gridDim.x; t < tiles.total; t += Ring::kTeams * gridDim.x) {
       const TilePlace<Index> at = tiles.place(t);
-      if constexpr (Plan::staged) staged.begin(at.batch, first_row(at), at.n + product.group_n());
+      if constexpr (Plan::staged) {
+        staged.begin(at.batch, first_row(at), at.n + product.group_n());
+        staged.tile = tile;
+        tile += Ring::kTeams;
+      }
       if constexpr (Plan::in_turn) {
         mbar_wait(ring.turn(team), turn);
         turn ^= 1;
@@ -383,12 +391,17 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
     tma_prefetch(a);
     tma_prefetch(b);
     ring.start();
+    RowRing<Plan>{shared + Plan::row_room}.start();
+    fence_mbar_init();
   }
   ring.clear_rest();
   cta_sync();
   if (warp / 4 == Plan::groups) {
     share_registers<Plan, true>();
     if (threadIdx.x == Plan::groups * 128) BoxSender<Plan>{a, b, share.first, share.count, ring}.send_all(tiles);
+    if constexpr (RowRing<Plan>::kUsed) {
+      if (warp % 4 > 0) RowRing<Plan>{shared + Plan::row_room}.fill(epilogue, tiles, m_end, warp % 4 - 1);
+    }
     if constexpr (Plan::cluster_k > 1) {
       warp_sync();
       cluster_sync();  // its part in what those that multiply wait for

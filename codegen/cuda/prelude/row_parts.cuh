@@ -4,6 +4,8 @@
 //   static add(stored, float (&sums)[kSums])  one result more
 //   store_sums(batch, m, n, sums)             n: the first column of the part
 // Columns are whole parts.
+// And values of a row that its results need (rows(batch, m).of of the functor, Plan::row_values floats): with two warpgroups that
+// multiply, warps beside the sender compute those of the next tile meanwhile (RowRing); else each thread does, of its rows.
 #pragma once
 #include "prelude/contraction_tile.cuh"
 #include "prelude/memory.cuh"
@@ -84,3 +86,61 @@ INGOT_DEV void finish_parts(const Epilogue& epilogue, typename Plan::index batch
     if (has && i % kLanes == 0) epilogue.store_sums(batch, m, n, sums);
   }
 }
+
+/// Two buffers of a tile's row values, filled and used in turn, and their barriers.
+template <class Plan> struct RowRing {
+  static constexpr bool kUsed = Plan::row_values > 0 && Plan::staged && Plan::groups == 2 && Plan::cluster_k == 1;
+  static constexpr int kWriters = 3;  // warps
+  static constexpr int kTeams = Plan::in_turn ? 2 : 1, kReaders = Plan::groups / kTeams * 4;
+  static constexpr int kBytes = Plan::tile_m * Plan::row_values * 4;
+  u32 shared;
+
+  INGOT_DEV u32 full(int buffer) const { return shared + buffer * 16; }
+  INGOT_DEV u32 empty(int buffer) const { return full(buffer) + 8; }
+  INGOT_DEV u32 at(int buffer, int row) const { return shared + 32 + buffer * kBytes + row * (Plan::row_values * 4); }
+  /// By one thread, before all others use them.
+  INGOT_DEV void start() const {
+    if constexpr (kUsed) {
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        mbar_init(full(b), kWriters);
+        mbar_init(empty(b), kReaders);
+      }
+    }
+  }
+  /// By the warps that write, for all tiles of this block. `writer`: which of them.
+  template <class Epilogue, class Tiles>
+  INGOT_DEV void fill(const Epilogue& epilogue, const Tiles& tiles, typename Plan::index m_end, int writer) const {
+    typedef typename Plan::index Index;
+    const int lane = threadIdx.x % 32;
+    pdl_begin();
+    u32 count = 0;
+#pragma unroll 1
+    for (Index t = blockIdx.x; t < tiles.total; t += gridDim.x, ++count) {
+      const auto place = tiles.place(t);
+      const int buffer = count % 2;
+      mbar_wait(empty(buffer), (count / 2 & 1) ^ 1);
+#pragma unroll 1
+      for (int r = writer * 32 + lane; r < Plan::tile_m; r += kWriters * 32) {
+        const Index m = place.m + r < m_end ? place.m + r : m_end - 1;  // results behind the last row are computed, and not stored
+        const auto row = epilogue.rows(place.batch, m);
+#pragma unroll
+        for (int i = 0; i < Plan::row_values; ++i) sts(at(buffer, r) + i * 4, row.of[i]);
+      }
+      warp_sync();
+      if (lane == 0) mbar_arrive(full(buffer));
+    }
+  }
+  /// Row `row` of this block's tile number `count`, behind `wait`; then `release`, by all lanes of a warp.
+  INGOT_DEV void wait(u32 count) const { mbar_wait(full(count % 2), count / 2 & 1); }
+  template <class Rows> INGOT_DEV Rows take(u32 count, int row) const {
+    Rows values;
+#pragma unroll
+    for (int i = 0; i < Plan::row_values; ++i) values.of[i] = lds<float>(at(count % 2, row) + i * 4);
+    return values;
+  }
+  INGOT_DEV void release(u32 count) const {
+    warp_sync();
+    if (threadIdx.x % 32 == 0) mbar_arrive(empty(count % 2));
+  }
+};

@@ -29,6 +29,7 @@ template <class Plan> struct BoxedResults {
   typedef typename Plan::index Index;
   static constexpr int kColumns = Plan::result_size == 4 ? 32 : 64, kPerRow = Plan::warp_n / kColumns;
   static constexpr int kRow = kColumns * Plan::result_size, kBytes = 16 * kRow;
+  static constexpr bool kByRows = false;
   static_assert(Plan::warp_n % kColumns == 0, "boxes are whole");
   const TensorMap *out, *in;
 
@@ -49,6 +50,7 @@ template <class Plan> struct BoxedResults {
 template <class Plan, class Output, class Input> struct RowsOfResults {
   typedef typename Plan::index Index;
   static constexpr int kColumns = Plan::tile_n, kPerRow = 1, kRow = kColumns * 2, kBytes = 16 * kRow;
+  static constexpr bool kByRows = true;
   Output* out;
   const Input* in;
 
@@ -80,6 +82,8 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   Index batch = 0, m0 = 0, n0 = 0, m_end, n_end;
   typename Epilogue::Rows rows[kRows];
   ThreadPartSums<Plan, Epilogue> sums;
+  u32 row_room = 0, tile = 0;  // where the values of rows are, and which of the block's tiles this is
+  int first_row = 0;           // of this warp in the tile
 
   INGOT_DEV u32 buffer(int p) const { return shared + p % kBuffers * Way::kBytes; }
   INGOT_DEV u32 barrier(int p) const { return barriers + p % kBuffers * 8; }
@@ -93,14 +97,31 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     batch = at_batch;
     m0 = at_m;
     n0 = at_n;
+    if constexpr (!rows_come_from_others()) {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) rows[i] = epilogue->rows(batch, pair_m(i / 2 * kPerRow, i % 2));
+      for (int i = 0; i < kRows; ++i) rows[i] = epilogue->rows(batch, pair_m(i / 2 * kPerRow, i % 2));
+    }
     if constexpr (Plan::staged_input) {
       if (!leads()) return;
       bulk_wait_read<0>();
 #pragma unroll
       for (int p = 0; p < kPieces; ++p)
         if (has(p)) way.load(buffer(p), barrier(p), batch, row(p), column(p), m_end);
+    }
+  }
+  static constexpr bool rows_come_from_others() {
+    if constexpr (Way::kByRows) return false;
+    else return RowRing<Plan>::kUsed;
+  }
+  /// Before the results of a tile.
+  INGOT_DEV void take_rows() {
+    if constexpr (rows_come_from_others()) {
+      const RowRing<Plan> ring{row_room};
+      ring.wait(tile);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i)
+        rows[i] = ring.template take<typename Epilogue::Rows>(tile, first_row + i / 2 * 64 + threadIdx.x % 32 / 4 + i % 2 * 8);
+      ring.release(tile);
     }
   }
   /// Waits until piece p may be written.
@@ -199,6 +220,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   }
   template <int Rows, int Columns, class V> INGOT_DEV void store(const V (&acc)[Rows][Columns]) {
     constexpr int kFirst = Way::kColumns < 64 ? Way::kColumns : 64, kLast = Way::kColumns % 64;
+    take_rows();
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
       if (!has(p)) {
