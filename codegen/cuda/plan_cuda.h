@@ -78,6 +78,8 @@ int whole_rows(int tile_m, int together);
 
 /// With boxes, the shared memory for what a tile's results need of their rows alone.
 int row_bytes(const Contract& contract, const Schedule& schedule);
+/// What the epilogue loads, but for what is staged, follows from the column alone.
+bool loads_by_column(const Kernel& kernel);
 /// The schedule's tiles have whole parts of rows (Contract::parts), and their results leave in a way that adds them up.
 bool adds_up_parts(const Kernel& kernel, const Schedule& schedule);
 /// The kernel as this schedule prints it: where neither a thread nor a cluster keeps the values of a row, the epilogue computes them.

@@ -28,7 +28,8 @@ std::optional<Run> run_of(const Expr& e) {
   Run run{loads[0].buffer(), static_cast<int64_t>(loads.size()), loads[0].arg(0)};
   for (int64_t i = 0; i < run.count; ++i) {
     const Expr& load = loads[static_cast<size_t>(i)];
-    if (load.buffer() != run.buffer || load.type() != DType::F32 || !simplify(load.arg(0) - run.base).is_const(i)) return std::nullopt;
+    if (load.buffer() != run.buffer || load.type() != DType::F32 || !simplify(load.arg(0) - run.base).is_const(i))
+      return std::nullopt;
   }
   return run.count % kRunStep == 0 && is_multiple(run.base, kRunStep) ? std::optional<Run>(run) : std::nullopt;
 }
@@ -45,7 +46,8 @@ void FunctorPrinter::print_row_values(const Contract& contract) {
       if (run && buffer_type(run->buffer) == DType::F32) {
         expr_.include("memory.cuh");
         if (!expr_.has_value(e))
-          expr_.bind_value(e, fmt::format("sum_of_run<{}>({} + {})", run->count, pointer(run->buffer), expr_.operand(run->base)));
+          expr_.bind_value(
+              e, fmt::format("sum_of_run<{}>({} + {})", run->count, pointer(run->buffer), expr_.operand(run->base)));
         return;
       }
       for (const Expr& a : e.args()) bind_runs(a);
@@ -65,11 +67,14 @@ void FunctorPrinter::print_part_sums(const Contract& contract, const std::functi
   const char* index = expr_.index_type();
   out_.line(fmt::format("static constexpr int kSums = {};", count));
   {
-    auto call = out_.block(fmt::format("static INGOT_DEV void add(float {}, float (&sums)[{}])", contract.parts.stored.name(), count));
+    auto call = out_.block(
+        fmt::format("static INGOT_DEV void add(float {}, float (&sums)[{}])", contract.parts.stored.name(), count));
     expr_.bind(contract.parts.stored, contract.parts.stored.name(), false);
-    for (size_t i = 0; i < count; ++i) out_.line(fmt::format("sums[{}] += {};", i, expr_.value(contract.parts.sums[i].value)));
+    for (size_t i = 0; i < count; ++i)
+      out_.line(fmt::format("sums[{}] += {};", i, expr_.value(contract.parts.sums[i].value)));
   }
-  auto call = out_.block(fmt::format("INGOT_DEV void store_sums({0} batch, {0} m, {0} n, const float (&sums)[{1}]) const", index, count));
+  auto call = out_.block(
+      fmt::format("INGOT_DEV void store_sums({0} batch, {0} m, {0} n, const float (&sums)[{1}]) const", index, count));
   bind_args();
   Body uses;
   for (const Store& sum : contract.parts.sums) uses.push_back({Let{Expr::local("at", DType::I64), sum.index}});
@@ -77,11 +82,13 @@ void FunctorPrinter::print_part_sums(const Contract& contract, const std::functi
   out_.line(fmt::format("const {} part = n / {};", index, contract.parts.width));
   expr_.bind(contract.parts.part.var, "part", expr_.i32());
   for (size_t i = 0; i < count; ++i)
-    out_.line(fmt::format("{} = sums[{}];", element(contract.parts.sums[i].buffer, expr_.value(contract.parts.sums[i].index)), i));
+    out_.line(fmt::format("{} = sums[{}];",
+                          element(contract.parts.sums[i].buffer, expr_.value(contract.parts.sums[i].index)), i));
 }
 
 /// A function of (batch, m), its body between `first` and `last`.
-static void print_of_row(FunctorPrinter& f, const Contract& contract, const std::string& head, const char* index, const std::function<void()>& last) {
+static void print_of_row(FunctorPrinter& f, const Contract& contract, const std::string& head, const char* index,
+                         const std::function<void()>& last) {
   auto call = f.writer().block(fmt::format(fmt::runtime(head), index));
   f.bind_args();
   f.split(contract.batch, "batch", contract.rows);
@@ -96,7 +103,9 @@ void ProductPrinter::print_rows(const Contract& contract) {
   out_.line(none ? "struct Rows {};" : fmt::format("struct Rows {{ float of[{}]; }};", contract.rows.size()));
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   if (none) out_.line(fmt::format("INGOT_DEV Rows rows({0}, {0}) const {{ return {{}}; }}", expr_.index_type()));
-  else print_of_row(f, contract, "INGOT_DEV Rows rows({0} batch, {0} m) const", expr_.index_type(), [&] { f.writer().line("return row;"); });
+  else
+    print_of_row(f, contract, "INGOT_DEV Rows rows({0} batch, {0} m) const", expr_.index_type(),
+                 [&] { f.writer().line("return row;"); });
   splice(f);
 }
 

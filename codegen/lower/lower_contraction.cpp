@@ -51,7 +51,8 @@ Body lower_row_groups(GroupValues& values, const Node& product, const Node& redu
   c.combined = r.result;
   for (auto* side : {&c.batch, &c.m, &c.n})
     for (auto it = side->begin(); it != side->end();) {
-      const bool in_group = std::any_of(reduced.begin(), reduced.end(), [&](const Expr& e) { return depends_on(e, it->var.name()); });
+      const bool in_group =
+          std::any_of(reduced.begin(), reduced.end(), [&](const Expr& e) { return depends_on(e, it->var.name()); });
       if (in_group) c.group.push_back(*it);
       it = in_group ? side->erase(it) : it + 1;
     }
@@ -72,12 +73,14 @@ void lower_row_parts(GroupValues& values, const std::map<ValueId, Index>& positi
       c.parts.part = {Expr::index("part", parts), parts};
       c.parts.stored = Expr::local("stored", DType::F32);
       Store& store = std::get<Store>(c.epilogue.back().node);
-      INGOT_CHECK(c.epilogue.size() == 1 && store.value.same(values.bound(x)), "PartSums: not of what the group stores");
+      INGOT_CHECK(c.epilogue.size() == 1 && store.value.same(values.bound(x)),
+                  "PartSums: not of what the group stores");
       c.epilogue.insert(c.epilogue.begin(), {Let{c.parts.stored, store.value}});
       std::get<Store>(c.epilogue.back().node).value = c.parts.stored;
     }
     Index at = position.at(x);
-    INGOT_CHECK(attrs.width == c.parts.width && c.n.size() == 1 && at.back().same(c.n[0].var), "PartSums: not along the product's columns");
+    INGOT_CHECK(attrs.width == c.parts.width && c.n.size() == 1 && at.back().same(c.n[0].var),
+                "PartSums: not along the product's columns");
     at.back() = c.parts.part.var;
     const Expr value = attrs.square ? c.parts.stored * c.parts.stored : c.parts.stored;
     c.parts.sums.push_back(store_of(values, v, at, value));
@@ -100,7 +103,8 @@ class RowValues {
 
  private:
   bool is_of_row(const Expr& e) const {
-    std::set<Expr, bool (*)(const Expr&, const Expr&)> loads([](const Expr& a, const Expr& b) { return a.id() < b.id(); });
+    std::set<Expr, bool (*)(const Expr&, const Expr&)> loads(
+        [](const Expr& a, const Expr& b) { return a.id() < b.id(); });
     bool varies = false;
     visit(e, [&](const Expr& x) {
       varies |= x.op() == ExprOp::Symbol && varying_.count(x.name()) > 0;
@@ -147,7 +151,8 @@ void lower_contraction(GroupValues& values, Kernel& k) {
   for (Expr& i : out) i = simplify(i);
   std::map<ValueId, Index> position;
   const Node* reduction = combining_reduction(body, n);
-  c.epilogue = reduction ? lower_row_groups(values, n, *reduction, out, c) : epilogue_of(values, n.outputs[0], out, c.acc, &position);
+  c.epilogue = reduction ? lower_row_groups(values, n, *reduction, out, c)
+                         : epilogue_of(values, n.outputs[0], out, c.acc, &position);
   lower_row_parts(values, position, c);
   k.body.push_back({std::move(c)});
   split_divided_axes(k);

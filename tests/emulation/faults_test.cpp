@@ -698,7 +698,7 @@ TEST_CASE("faults in sums over parts of rows, and in what needs them", "[emulate
   plant(sums[0], {"what the part before left", kStaged, "sums.clear();", "", "wrong"}, &staged);
   plant(sums[0], {"sums before the values are there", kRowParts, "values[v]);\n  }\n  workers_sync<Plan>();", "values[v]);\n  }", "race"}, &together);
   plant(sums[0], {"sums of the rows that another block has", kRowParts, "first + i / kLanes / kParts", "i / kLanes / kParts", "wrong"}, &together);
-  plant(needs[0], {"values of another row", kStaged, "rows[p / kPerRow * 2 + k % 2]", "rows[p / kPerRow * 2]", "wrong"}, &staged);
+  plant(needs[0], {"values of another row", kStaged, "rows[p % kDown * 2 + k % 2]", "rows[p % kDown * 2]", "wrong"}, &staged);
   plant(needs[0], {"values of rows are not waited for", kRowParts, "mbar_wait(full(count % 2), count / 2 & 1);", "", "race"}, &staged);
   plant(needs[0], {"values of rows are overwritten", kRowParts, "mbar_wait(empty(buffer), (count / 2 & 1) ^ 1);", "", "race"}, &staged);
   plant(needs[0], {"values of the rows that another block finishes", kBoxes, "at.m + (Index)cluster_rank() * kRows", "at.m", "uninitialised"}, &together);

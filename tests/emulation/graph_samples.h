@@ -25,7 +25,8 @@ inline std::vector<Sample> samples_of(const char* name, const std::string& text,
   REQUIRE(lowered.ok());
   std::vector<Sample> samples;  // a whole may have dims that the kernel of a part does not know
   for (const Kernel& k : lowered->kernels)
-    samples.push_back({std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3});
+    samples.push_back(
+        {std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3});
   return samples;
 }
 

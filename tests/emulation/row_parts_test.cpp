@@ -29,7 +29,9 @@ std::vector<Sample> row_samples(DType precision) {
   return list;
 }
 
-bool arrives_as_boxes(const Sample& s) { return takes_boxes(s.kernel, element_of(multiply_unit(s.kernel, cuda_traits(90)))); }
+bool arrives_as_boxes(const Sample& s) {
+  return takes_boxes(s.kernel, element_of(multiply_unit(s.kernel, cuda_traits(90))));
+}
 
 struct Run {
   size_t kernels;
@@ -76,7 +78,8 @@ TEST_CASE("a norm between products is no kernel, and loses no accuracy") {
   for (const testing::FusedGraph& g : testing::norm_graphs())
     for (int64_t n : {1, 3, 0}) {
       INFO(g.name << " at N=" << n);
-      const Run folded = run_graph(g, n, DType::F16), apart = run_graph(g, n, DType::F16, {"fold_norms"}), exact = run_graph(g, n, DType::F32);
+      const Run folded = run_graph(g, n, DType::F16), apart = run_graph(g, n, DType::F16, {"fold_norms"}),
+                exact = run_graph(g, n, DType::F32);
       CHECK(folded.kernels == g.kernels);
       CHECK(apart.kernels > g.kernels);
       const double lost = error_of(folded, exact), before = error_of(apart, exact);
@@ -90,9 +93,10 @@ TEST_CASE("sums over parts of rows, and what needs them, in tiles of every kind"
   for (DType precision : {DType::F16, DType::BF16})
     for (const Sample& sample : row_samples(precision)) {
       const MultiplyUnit unit = precision == DType::F16 ? kF16 : kBF16;
-      for (const Schedule& s : {boxes(unit, 64, 64, 64, 64, 3, true), boxes(unit, 128, 128, 128, 128, 3, true), boxes(unit, 64, 128, 64, 128, 2, false),
-                                boxes(unit, 128, 64, 64, 64, 4, false), shared_boxes(unit, 64, 64, 64, 64, 2, 3),
-                                shared_boxes(unit, 128, 64, 64, 64, 4, 3), shared_boxes(unit, 64, 128, 64, 128, 2, 4)})
+      for (const Schedule& s : {boxes(unit, 64, 64, 64, 64, 3, true), boxes(unit, 128, 128, 128, 128, 3, true),
+                                boxes(unit, 64, 128, 64, 128, 2, false), boxes(unit, 128, 64, 64, 64, 4, false),
+                                shared_boxes(unit, 64, 64, 64, 64, 2, 3), shared_boxes(unit, 128, 64, 64, 64, 4, 3),
+                                shared_boxes(unit, 64, 128, 64, 128, 2, 4)})
         if (arrives_as_boxes(sample)) check_schedule(sample, s);
       if (precision == DType::BF16) continue;
       check_schedule(sample, groups(unit, 64, 64, 64, 64, 1, 3, false));
@@ -119,9 +123,11 @@ TEST_CASE("what the planner makes of them", "[emulated]") {
 TEST_CASE("products with sums of rows compile without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
   for (const Sample& sample : row_samples(DType::F16))
-    for (const Schedule& s : {boxes(kF16, 64, 64, 64, 64, 8, true), boxes(kF16, 128, 128, 128, 128, 5, true), boxes(kF16, 128, 256, 64, 256, 3, false),
-                              boxes(kF16, 64, 256, 64, 256, 3, true), boxes(kF16, 128, 192, 64, 192, 3, false), boxes(kF16, 64, 128, 64, 128, 6, true),
-                              shared_boxes(kF16, 64, 64, 64, 64, 4, 8), shared_boxes(kF16, 64, 128, 64, 128, 4, 6), shared_boxes(kF16, 128, 64, 64, 64, 8, 6)}) {
+    for (const Schedule& s : {boxes(kF16, 64, 64, 64, 64, 8, true), boxes(kF16, 128, 128, 128, 128, 5, true),
+                              boxes(kF16, 128, 256, 64, 256, 3, false), boxes(kF16, 64, 256, 64, 256, 3, true),
+                              boxes(kF16, 128, 192, 64, 192, 3, false), boxes(kF16, 64, 128, 64, 128, 6, true),
+                              shared_boxes(kF16, 64, 64, 64, 64, 4, 8), shared_boxes(kF16, 64, 128, 64, 128, 4, 6),
+                              shared_boxes(kF16, 128, 64, 64, 64, 8, 6)}) {
       const bool fits = arrives_as_boxes(sample) && (!has_parts(sample) || adds_up_parts(sample.kernel, s));
       if (!fits) continue;  // too many results with a residual
       auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);

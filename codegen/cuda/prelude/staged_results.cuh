@@ -5,6 +5,7 @@
 //   buffers       pieces of a warp: on their way in, in use, or on their way out
 //   staged_input  the epilogue has such an input
 //   result_size   bytes of a result, and of such an input
+//   column_inputs what the epilogue loads follows from the column alone
 // The functor of the epilogue is that of contraction_wgmma.cuh for two neighbours, with `result` in place of operator():
 //   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, const Rows& row, Result (&out)[2]) const
 //   Rows rows(batch, m) const: what follows from the row alone
@@ -71,8 +72,12 @@ template <class Plan, class Output, class Input> struct RowsOfResults {
 template <class Plan, class Epilogue, class Way> struct StagedWarp {
   typedef typename Plan::index Index;
   typedef typename Epilogue::Inputs Inputs;
-  static constexpr int kBuffers = Plan::buffers, kPerRow = Way::kPerRow, kPieces = Plan::warp_m / 64 * kPerRow;  // of a tile
-  static constexpr int kRows = Plan::warp_m / 64 * 2;  // of a thread
+  static constexpr int kBuffers = Plan::buffers, kPerRow = Way::kPerRow, kDown = Plan::warp_m / 64, kPieces = kDown * kPerRow;  // of a tile
+  static constexpr int kRows = kDown * 2;  // of a thread
+  // What the epilogue reads follows from the column alone: it is read once for all pieces of a column, and ahead of them. Four
+  // warpgroups have no registers for that.
+  static constexpr bool kAhead = Plan::column_inputs && Plan::groups <= 2 && !Way::kByRows;
+  static constexpr int kColumnInputs = kAhead ? Way::kColumns / 8 : 1;
   static_assert(kPieces % kBuffers == 0, "buffers are used in turn");
   static_assert(Plan::part_width == 0 || Plan::part_width == Way::kColumns, "a piece is a part of its rows");
   static_assert(!Plan::staged_input || kBuffers == kPieces, "each input of a tile has its place");
@@ -82,13 +87,14 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   Index batch = 0, m0 = 0, n0 = 0, m_end, n_end;
   typename Epilogue::Rows rows[kRows];
   ThreadPartSums<Plan, Epilogue> sums;
+  Inputs of_columns[2][kColumnInputs];
   u32 row_room = 0, tile = 0;  // where the values of rows are, and which of the block's tiles this is
   int first_row = 0;           // of this warp in the tile
 
   INGOT_DEV u32 buffer(int p) const { return shared + p % kBuffers * Way::kBytes; }
   INGOT_DEV u32 barrier(int p) const { return barriers + p % kBuffers * 8; }
-  INGOT_DEV Index row(int p) const { return m0 + p / kPerRow * 64; }
-  INGOT_DEV Index column(int p) const { return n0 + p % kPerRow * Way::kColumns; }
+  INGOT_DEV Index row(int p) const { return m0 + p % kDown * 64; }
+  INGOT_DEV Index column(int p) const { return n0 + p / kDown * Way::kColumns; }
   INGOT_DEV bool has(int p) const { return row(p) < m_end && column(p) < n_end; }
   static INGOT_DEV bool leads() { return threadIdx.x % 32 == 0; }
 
@@ -99,8 +105,9 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     n0 = at_n;
     if constexpr (!rows_come_from_others()) {
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) rows[i] = epilogue->rows(batch, pair_m(i / 2 * kPerRow, i % 2));
+      for (int i = 0; i < kRows; ++i) rows[i] = epilogue->rows(batch, pair_m(i / 2, i % 2));
     }
+    if constexpr (kAhead) read_columns(0);
     if constexpr (Plan::staged_input) {
       if (!leads()) return;
       bulk_wait_read<0>();
@@ -108,6 +115,11 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
       for (int p = 0; p < kPieces; ++p)
         if (has(p)) way.load(buffer(p), barrier(p), batch, row(p), column(p), m_end);
     }
+  }
+  /// Of the pieces of column `c`.
+  INGOT_DEV void read_columns(int c) {
+#pragma unroll
+    for (int i = 0; i < kColumnInputs; ++i) of_columns[c % 2][i] = epilogue->load(batch, m0, pair_n(c * kDown, i / 2 * 16, i % 2 * 2));
   }
   static constexpr bool rows_come_from_others() {
     if constexpr (Way::kByRows) return false;
@@ -165,7 +177,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
       Vec<typename Epilogue::StagedInput, 2> staged = {};
       if constexpr (Plan::staged_input) staged = lds<Vec<typename Epilogue::StagedInput, 2>>(at);
       typename Epilogue::Result results[2];
-      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p / kPerRow * 2 + k % 2], results);
+      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p % kDown * 2 + k % 2], results);
       Vec<Output, 2> out;
       set_result(out[0], results[0]);
       set_result(out[1], results[1]);
@@ -192,7 +204,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
       V pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]};
       float results[2];
       const auto staged = bits_as<Vec<typename Epilogue::StagedInput, 2>>(words[k]);
-      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p / kPerRow * 2 + k % 2], results);
+      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p % kDown * 2 + k % 2], results);
       sums.add(k, results);
       words[k] = pack_pair(typename Epilogue::StagedOutput{}, results[0], results[1]);
     }
@@ -205,29 +217,35 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   }
   /// Up to 64 columns of piece p from c0 on; `Opens`: they are the piece's first.
   template <int Count, bool Opens, class V> INGOT_DEV void columns(int p, int c0, const V* acc) {
-    constexpr int kInputs = (Count + 15) / 16 * 4;
+    constexpr int kBlocks = (Count + 15) / 16;
     constexpr bool kPairs = sizeof(typename Epilogue::StagedOutput) != 2;
-    Inputs inputs[kInputs];  // on their way together
+    Inputs inputs[kBlocks][4];  // on their way together
 #pragma unroll
-    for (int i = 0; i < kInputs; ++i) inputs[i] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, c0 + i / 4 * 16, i % 4));
+    for (int i = 0; i < kBlocks * 4; ++i) {
+      if constexpr (kAhead) inputs[i / 4][i % 4] = of_columns[p / kDown % 2][i / 2];
+      else inputs[i / 4][i % 4] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, c0 + i / 4 * 16, i % 4));
+    }
     if constexpr (Opens) open(p);
 #pragma unroll
     for (int c = 0; c + 16 <= Count; c += 16) {
-      if constexpr (kPairs) pair_block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
-      else block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
+      if constexpr (kPairs) pair_block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs[c / 16]);
+      else block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs[c / 16]);
     }
-    if constexpr (Count % 16 != 0) block<2>(p, c0 + Count - 8, acc + (c0 + Count - 8) / 2, inputs + Count / 16 * 4);
+    if constexpr (Count % 16 != 0) block<2>(p, c0 + Count - 8, acc + (c0 + Count - 8) / 2, inputs[Count / 16]);
   }
   template <int Rows, int Columns, class V> INGOT_DEV void store(const V (&acc)[Rows][Columns]) {
     constexpr int kFirst = Way::kColumns < 64 ? Way::kColumns : 64, kLast = Way::kColumns % 64;
     take_rows();
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
+      if constexpr (kAhead) {
+        if (p % kDown == kDown - 1 && p / kDown + 1 < kPerRow) read_columns(p / kDown + 1);
+      }
       if (!has(p)) {
         if (leads()) bulk_commit();  // an empty one: the count of those behind a buffer's own stays
         continue;
       }
-      const V* piece = acc[p / kPerRow] + p % kPerRow * Way::kColumns / 2;
+      const V* piece = acc[p % kDown] + p / kDown * Way::kColumns / 2;
       sums.clear();
       columns<kFirst, true>(p, 0, piece);
 #pragma unroll
