@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kChannels = 4;  // of the copy
 constexpr int64_t kAligned = 4;   // elements that make one access
+constexpr int64_t kBoxTaps = 8;   // whose channels, in 16 bits, are a box's row of 64 bytes: rows that end earlier take TMA three times as long
 
 struct Stem {
   int64_t channels, outputs, height, width;  // of the weight
@@ -24,7 +25,7 @@ struct Stem {
 
 std::optional<int64_t> number(const Expr& e) { return e.as_int(); }
 
-std::optional<Stem> stem_of(const Graph& g, const Node& n) {
+std::optional<Stem> stem_of(const Graph& g, const Node& n, const PassContext& ctx) {
   if (n.op->name != "Conv" || !g.value(n.inputs[1]).constant) return std::nullopt;
   const auto& a = n.attrs.as<ConvAttrs>();
   const Shape &x = g.value(n.inputs[0]).type.shape, &y = g.value(n.outputs[0]).type.shape;
@@ -36,7 +37,8 @@ std::optional<Stem> stem_of(const Graph& g, const Node& n) {
   if (a.strides[1] % kAligned == 0 && w[3] % kAligned == 0 && *begin % kAligned == 0 && *columns % kAligned == 0)
     return std::nullopt;
   Stem s{w[1], w[0], w[2], w[3], *columns, *count, *begin, 0, 0};
-  s.taps = (s.width + 1) / 2 * 2;
+  const bool boxes = ctx.target.compute_capability == 90 && ctx.precision != DType::F32;
+  s.taps = boxes && s.width < kBoxTaps ? kBoxTaps : (s.width + 1) / 2 * 2;
   s.end = std::max<int64_t>((s.count - 1) * a.strides[1] + s.taps - s.begin - s.columns, 0);
   if ((s.begin + s.columns + s.end) % 2 != 0) ++s.end;  // rows start at multiples of 16 bytes
   return s;
@@ -127,7 +129,7 @@ Result<bool> widen_channels(Graph& graph, const PassContext& ctx) {
       changed = true;
       continue;
     }
-    const auto stem = stem_of(graph, graph.node(id));
+    const auto stem = stem_of(graph, graph.node(id), ctx);
     if (!stem && reads_model_input(graph, graph.node(id))) {
       const ValueId from = graph.node(id).inputs[0];
       ValueId& copy = copies[from];

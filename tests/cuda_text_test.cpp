@@ -400,6 +400,23 @@ TEST_CASE("operands that arrive as boxes", "[emulated]") {
   check_schedule(tf32, boxes(MultiplyUnit::Tf32, 64, 64, 64, 64, 3, true));
 }
 
+TEST_CASE("windows of few channels arrive in rows of 64 bytes", "[emulated]") {
+  for (const Sample& sample : {conv(2, 32, 7, 9, 40, 3, 1, true, DType::F16), conv(3, 24, 9, 7, 72, 3, 2, true, DType::F16),
+                               conv(1, 96, 12, 5, 64, 3, 1, true, DType::F16), conv(2, 16, 9, 9, 64, 5, 1, true, DType::BF16)}) {
+    const auto unit = sample.kernel.contract()->a_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::F16;
+    for (Schedule s : {boxes(unit, 64, 64, 64, 64, 4, true), boxes(unit, 128, 64, 128, 64, 3, true), boxes(unit, 128, 32, 128, 32, 3, true)}) {
+      s.tile.k = 32;
+      check_schedule(sample, s);
+    }
+    Schedule together = shared_boxes(unit, 64, 64, 64, 64, 2, 4);
+    together.tile.k = 32;
+    check_schedule(sample, together);
+    auto forms = emit_cuda(sample.kernel, cuda_traits(90));
+    REQUIRE(forms.ok());
+    for (const EmittedKernel& form : *forms) CHECK(form.schedule.tile.k == (form.schedule.tile.boxes ? 32 : form.schedule.tile.k));
+  }
+}
+
 TEST_CASE("operands of f32 that arrive as boxes and are split", "[emulated]") {
   const auto f32 = MultiplyUnit::Tf32x3;
   for (const Sample& sample :

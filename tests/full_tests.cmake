@@ -74,7 +74,7 @@ endif()
 # ---- random graphs -------------------------------------------------------------------------------------------------------
 file(GLOB random_graphs CONFIGURE_DEPENDS random_graphs/*.cpp)
 add_executable(random_graphs ${random_graphs})
-target_compile_options(random_graphs PRIVATE -Wall -Wextra)
+target_compile_options(random_graphs PRIVATE -O2 -Wall -Wextra)
 target_link_libraries(random_graphs PRIVATE ingot_driver ingot_emulator CLI11::CLI11)
 target_link_options(random_graphs PRIVATE -rdynamic)
 ingot_precompile(random_graphs ${INGOT_COMMON_HEADERS})

@@ -365,7 +365,9 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   }
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t depth = window ? window->channels : total_of(c.k).as_int().value_or(0);
-  p.half_steps = p.boxes && p.element == 1 && depth > 0 && (depth - 1) % 128 < 64;
+  // Rows of 64 bytes take TMA as long as rows of 128, and those of 128 that end inside three times as long.
+  const bool may_halve = p.element == 1 || (p.element == 2 && window && p.a_along_k && p.b_along_k);
+  p.half_steps = p.boxes && may_halve && depth > 0 && (depth - 1) % (128 / p.element) < 64 / p.element;
   const int64_t step = (p.half_steps ? 64 : 128) / p.element;
   const auto reaches_behind = [&](int64_t length) { return length % step != 0 ? 1.0 : 0.0; };
   if (window) p.partial_steps = reaches_behind(window->channels) * static_cast<double>(window->taps());

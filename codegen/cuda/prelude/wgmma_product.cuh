@@ -1,6 +1,6 @@
 // The share of a warpgroup in a tile of results, by wgmma (sm_90a), whatever brings the operands into shared memory.
 //
-// An operand lies there as wgmma reads it: along k, rows of 128 bytes, of 8-bit operands perhaps 64, their 16-byte chunks permuted
+// An operand lies there as wgmma reads it: along k, rows of 128 bytes, or 64 where both lie so, their 16-byte chunks permuted
 // by the row; else panels of 64 rows or columns, one 128-byte row for each k.
 #pragma once
 #include "prelude/mma_operand.cuh"
@@ -20,8 +20,8 @@ template <class Plan> struct WgmmaProduct {
   static constexpr int kSize = sizeof(typename Plan::element), kStep = 32 / kSize;
   static constexpr int kPanel = Plan::tile_k * 128;  // of an operand that is not along k
   static constexpr int kRow = Plan::tile_k * kSize;
-  static_assert(kRow == 128 || (kRow == 64 && kSize == 1), "a stage is one row of 128 or 64 bytes");
   static constexpr bool kAlongA = Plan::a_along_k || kSize == 1, kAlongB = Plan::b_along_k || kSize == 1;
+  static_assert(kRow == 128 || (kRow == 64 && kAlongA && kAlongB && kSize < 4), "a stage is one row of 128 or 64 bytes");
   static_assert(kSize == 2 || (kAlongA && kAlongB), "32-bit operands lie along k");
   typedef typename MmaTraits<typename Plan::element>::sum Sum;
   static constexpr bool kSettles = sums_settle<Plan>();
