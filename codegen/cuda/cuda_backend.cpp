@@ -79,7 +79,7 @@ PlannedKernel plan_kernel(const Kernel& kernel, const TargetTraits& target) {
   PlannedKernel planned{fold_batch(kernel), {}};
   planned.forms = plan_window(planned.kernel, target);
   if (!planned.forms.empty()) return planned;
-  planned.kernel = with_group_rows(unroll_windows(planned.kernel));
+  planned.kernel = with_group_rows(unroll_windows(cross_points(std::move(planned.kernel))));
   planned.forms = plan_cuda(planned.kernel, target);
   return planned;
 }
