@@ -530,11 +530,17 @@ TEST_CASE("attention whose operands arrive as boxes", "[emulated]") {
   const auto check_attention = [](const Sample& sample, int m, int n, int stages) {
     Schedule s;
     s.kind = Schedule::Kind::Attention;
-    s.unit = sample.kernel.attend()->q_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::F16;
+    const DType type = sample.kernel.attend()->q_type;
+    s.unit = type == DType::BF16 ? MultiplyUnit::BF16 : type == DType::F16 ? MultiplyUnit::F16 : MultiplyUnit::Tf32x3;
     s.tile = {.m = m, .n = n, .warp_m = 64, .warp_n = n, .stages = stages, .warpgroups = true, .boxes = true};
     s.threads = s.tile.threads();
     s.most_blocks = 3;
     check_schedule(sample, s);
+    if (type != DType::F32 || !sample.planted.empty()) return;
+    Sample rounded = sample;
+    rounded.tolerance = 2e-3;
+    s.unit = MultiplyUnit::Tf32;
+    check_schedule(rounded, s);
   };
   for (const bool scaled : {true, false}) {
     check_attention(attention(4, 20, 70, 64, 64, DType::F16, false, scaled), 64, 64, 2);
@@ -545,6 +551,10 @@ TEST_CASE("attention whose operands arrive as boxes", "[emulated]") {
   check_attention(attention(1, 17, 140, 128, 128, DType::F16, false), 128, 128, 2);
   check_attention(attention(1, 70, 70, 256, 256, DType::F16, false), 128, 64, 2);
   check_attention(attention(4, 30, 40, 16, 16, DType::F16, false), 64, 64, 4);
+  check_attention(attention(4, 150, 170, 64, 64, DType::F32, false), 128, 64, 2);
+  check_attention(attention(2, 150, 119, 32, 48, DType::F32, true, true), 128, 96, 2);
+  check_attention(attention(3, 20, 40, 20, 12, DType::F32, false), 128, 32, 4);  // the second warpgroup has no queries
+  check_attention(extreme_attention(140, 150, 32, 16), 128, 64, 2);
 }
 
 TEST_CASE("attention stops at the last key that a row can see", "[emulated]") {

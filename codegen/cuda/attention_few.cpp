@@ -154,9 +154,9 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
                   .k_warps = key_warps,
                   .stages = stages};
         s.threads = s.tile.threads();
-        const int bytes = attention_details(kernel, s).shared_bytes;
-        if (bytes > target.shared_bytes) continue;
         for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
+          const int bytes = attention_details(kernel, s).shared_bytes;
+          if (bytes > target.shared_bytes) continue;
           const bool taken =
               forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
           if (taken) return {{s, 1}};
