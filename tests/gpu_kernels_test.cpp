@@ -284,11 +284,24 @@ TEST_CASE("attention with few queries, and with masks, on a GPU", "[gpu]") {
       {.batch = 40, .heads = 1, .key_heads = 1, .m = 150, .n = 150, .k = 32, .d = 32, .sees = Sees::Causal, .biased = true},
       {.batch = 3, .m = 1, .n = 300, .open = true},
       {.batch = 2, .m = 90, .n = 200, .sees = Sees::Length, .open = true},
+      {.batch = 1, .heads = 2, .m = 300, .n = 330, .k = 64, .d = 64, .type = DType::F32, .sees = Sees::Causal},
+      {.batch = 2, .heads = 2, .m = 150, .n = 170, .k = 40, .d = 48, .type = DType::F32, .biased = true},
+      {.batch = 1, .heads = 2, .m = 140, .n = 300, .k = 128, .d = 128, .type = DType::F32},
+      {.batch = 2, .heads = 2, .key_heads = 2, .m = 140, .n = 450, .k = 128, .d = 128},
   };
+  TargetTraits tf32 = gpu->traits;
+  tf32.allow_tf32 = true;
   Jobs jobs(*gpu);
   for (const Decoding& x : cases) {
-    const Sample* sample = jobs.add(decoding(x));
-    for (const TargetTraits& traits : {gpu->traits, cuda_traits(80)}) {
+    const Sample* exact = jobs.add(decoding(x));
+    for (const TargetTraits& traits : {gpu->traits, cuda_traits(80), tf32}) {
+      if (traits.allow_tf32 && x.type != DType::F32) continue;
+      const Sample* sample = exact;
+      if (traits.allow_tf32) {
+        Sample rounded = *exact;
+        rounded.tolerance = 2e-3;
+        sample = jobs.add(std::move(rounded));
+      }
       const PlannedKernel planned = plan_kernel(sample->kernel, traits);
       std::vector<Schedule> schedules = tuning_candidates(planned, traits, DimValues(sample->dims.begin(), sample->dims.end())).schedules;
       if (schedules.empty()) schedules = planned.forms;
