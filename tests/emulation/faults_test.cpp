@@ -81,7 +81,7 @@ constexpr const char* kSplit = "prelude/split_product.cuh";  // included by kBox
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
-constexpr const char* kResults = "prelude/warp_results.cuh";    // included by kBoxes
+constexpr const char* kResults = "prelude/warp_results.cuh";    // included by kBoxes and kAttentionMemory
 constexpr const char* kAttentionBoxes = "prelude/attention_boxes.cuh";
 constexpr const char* kJoined = "prelude/joined_parts.cuh";  // included by kAttention
 constexpr const char* kWide = "prelude/attention_wide.cuh";  // included by kAttentionBoxes
@@ -95,7 +95,7 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
   bool is_there = !*fault.file;
-  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention, kJoined, kAttentionBoxes, kWide, kSplit, kProduct,
+  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention, kJoined, kAttentionBoxes, kWide, kAttentionMemory, kSplit, kProduct,
                            kChanged}) {  // what it includes is planted into its text
     if (source.find(fmt::format("#include \"{}\"", file)) == std::string::npos) continue;
     source = inlined(source, file);
@@ -481,6 +481,9 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
        "    start_values", "deadlock"},
       {"the barriers' start is not fenced", kAttentionMemory, "fence_mbar_init();", "", "not-fenced"},
       {"earlier results keep their scale", kAttentionBoxes, "this->rescale(scale);", "", "wrong"},
+      {"the weights of a step are not in their sum", kAttentionBoxes, "this->add_weights();", "", "wrong"},
+      {"warpgroups ask for more registers than a block has", kResults, "setmaxnreg_inc<232>();", "setmaxnreg_inc<240>();",
+       "too-many-registers"},
       {"every warpgroup takes the same queries", kAttentionBoxes, "memory.query_stage() + group * 64 * 128",
        "memory.query_stage()", "wrong"},
       {"keys behind the last count", kSoftmax, "All || n < n_end ? score", "true ? score", "global-out-of-bounds"},
@@ -513,6 +516,9 @@ TEST_CASE("faults in attention of f32 by boxes", "[emulated]") {
        "this->acc[i] + step_sums[i]", "wrong"},
   };
   for (const Fault& fault : faults) plant(attention(3, 140, 90, 32, 32, DType::F32, false), fault, &schedule);
+  plant(attention(3, 140, 90, 32, 32, DType::F32, false),
+        {"warps of f32 ask for more registers than a block has", kAttentionBoxes, "setmaxnreg_inc<224>", "setmaxnreg_inc<232>",
+         "too-many-registers"}, &schedule);
   const Fault extremes[] = {
       {"mixed terms of an infinite query or key count", kWide, "if (!warp_any(none || other)) break;", "break;", "wrong"},
       {"small parts of queries are written while they are multiplied", kWide, "bar_sync(1 + group, 128);  // all four", "// all four", "race"},
@@ -537,6 +543,9 @@ TEST_CASE("faults where keys are divided", "[emulated]") {
       {"parts of other warps are read too early", kJoined, "cta_sync();\n    if constexpr (kBlocks == 1)",
        "if constexpr (kBlocks == 1)", "race"},
       {"parts of other blocks are read too early", kJoined, "send(m_end - m0);\n      cluster_sync();", "send(m_end - m0);\n      cta_sync();", "race"},
+      {"what arrived is overwritten while it is read", kJoined,
+       "cluster_wait();  // what has arrived in the round before has been read\n      send(m_end - m0);\n      cluster_sync();",
+       "send(m_end - m0);\n      cluster_wait();\n      cluster_sync();", "race"},
       {"another block's part arrives where a stage is", kAttention, "kStages > Joined::kBytes ? kStages : Joined::kBytes", "0u", "race"},
       {"parts keep scales of their own", kJoined, "const float scale = fast_exp2(pair[p][0] - base);", "const float scale = 1;", "wrong"},
       {"a part is taken for another block's", kJoined, "rank * kOwnRows + r % kOwnRows", "r % kOwnRows", "race"},
