@@ -16,7 +16,7 @@ template <class Plan> struct JoinedParts {
   static_assert(kRows % kBlocks == 0, "blocks of a cluster finish as many rows each");
   static constexpr u32 kRow = (Plan::tile_d + 8) * 4, kSentRow = Plan::tile_d * 4;
   static constexpr u32 kPairsAt = kWarps * kRows * kRow, kBytes = kPairsAt + kWarps * kRows * 8;
-  static constexpr u32 kSentPairsAt = kRows * kSentRow, kSentBytes = kBlocks == 1 ? 0 : kSentPairsAt + kRows * 8;
+  static constexpr u32 kSentPairsAt = kRows * kSentRow;
   static constexpr int kVector = Plan::e_vector;
   u32 parts, sent;  // where the parts of this block are, and what arrives
 
