@@ -481,7 +481,6 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
        "    start_values", "deadlock"},
       {"the barriers' start is not fenced", kAttentionMemory, "fence_mbar_init();", "", "not-fenced"},
       {"earlier results keep their scale", kAttentionBoxes, "this->rescale(scale);", "", "wrong"},
-      {"the weights of a step are not in their sum", kAttentionBoxes, "this->add_weights();", "", "wrong"},
       {"warpgroups ask for more registers than a block has", kResults, "setmaxnreg_inc<232>();", "setmaxnreg_inc<240>();",
        "too-many-registers"},
       {"every warpgroup takes the same queries", kAttentionBoxes, "memory.query_stage() + group * 64 * 128",

@@ -178,7 +178,6 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
       float scale[2];
       tile.logits(score, batch, m0, step * Plan::tile_n + Tile::first_key(), m_end, n_stop);
       tile.template weights<Score>(scale);
-      tile.add_weights();
       tile.rescale_if_larger(scale);
       cp_async_wait<2 * kAhead - 1>();
       cta_sync();  // and now the values

@@ -71,9 +71,7 @@ struct NarrowProducts : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
     wgmma_operands(operands);
     this->rescale(scale);
   }
-  /// The weights as operands of a product, and in their sum.
   INGOT_DEV void pack() {
-    this->add_weights();
 #pragma unroll
     for (int k = 0; k < Plan::tile_n; k += 16) this->template operand<T>(operands[k / 16], k);
   }
@@ -134,8 +132,8 @@ struct AttentionGroup : AttentionProducts<Plan>::Type {
     this->start_scores();
     wgmma_wait<0>();
     this->weigh(score, batch, m0, (Index)0, m_end, n_end, scale);
-    if (kAhead && steps > 1) memory.wait_keys();
     this->pack();
+    if (kAhead && steps > 1) memory.wait_keys();
 #pragma unroll 1
     for (Index step = 1; step < steps; ++step) {
       if (!kAhead) memory.wait_keys();

@@ -178,7 +178,6 @@ struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
     for (int turn = 0;; ++turn) {
       this->logits(score, batch, m0, n0, m_end, n_end);
       this->template weights<Score>(scale);
-      if constexpr (kSplit) this->add_weights();
       if (!kSplit || turn > 0) break;
       // An infinite operand makes a NaN of a mixed term, and so of its row or column.
       const bool none = sum[0] == sum[0] && this->sum[0] != this->sum[0],
@@ -210,7 +209,6 @@ struct WideProducts : OnlineSoftmax<Plan::tile_n, Plan::tile_d> {
     }
   }
   INGOT_DEV void pack() {
-    if constexpr (!kSplit) this->add_weights();
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       const float* w = this->scores + s * 4;

@@ -105,8 +105,7 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
       }
     }
   }
-  /// Logits become weights; `scale` is what the sums so far are to be multiplied by (acc is left to rescale(), and sum
-  /// lacks the new weights until add_weights()).
+  /// Logits become weights; `scale` is what the sums so far are to be multiplied by (acc is left to rescale()).
   template <class Score> INGOT_DEV void weights(float (&scale)[2]) {
     constexpr float kFactor = kLog2e * Score::kScale;
 #pragma unroll
@@ -126,22 +125,9 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
 #pragma unroll
         for (int e = j * 4 + h * 2; e < j * 4 + h * 2 + 2; ++e) {
           scores[e] = fast_exp2(fmaf(scores[e], kFactor, -base));
+          sum[h] += scores[e];
         }
       }
-    }
-  }
-  /// To be called where a branch stands behind weights(), if possible: next to each other the assembler lets every
-  /// exponential be waited for shortly after its start.
-  INGOT_DEV void add_weights() {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float parts[4] = {};
-#pragma unroll
-      for (int j = 0; j < Keys / 8; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) parts[j % 2 * 2 + e] += scores[j * 4 + h * 2 + e];
-      }
-      sum[h] += (parts[0] + parts[1]) + (parts[2] + parts[3]);
     }
   }
   INGOT_DEV void rescale(const float (&scale)[2]) {
