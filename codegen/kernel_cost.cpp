@@ -28,6 +28,8 @@ Expr body_flops(const Body& body) {
       const Expr outputs = extent_of(c->batch) * extent_of(c->m) * extent_of(c->n);
       const int64_t each = c->group.empty() ? 0 : count_flops(c->value) + 1;
       total = total + outputs * (extent_of(c->group) * (extent_of(c->k) * 2 + each) + body_flops(c->epilogue));
+      for (const Store& sum : c->parts.sums) total = total + outputs * (count_flops(sum.value) + 1);
+      total = total + extent_of(c->batch) * extent_of(c->m) * body_flops(c->rows);
     }
   }
   return total;

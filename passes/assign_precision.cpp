@@ -15,6 +15,7 @@
 namespace ingot {
 namespace {
 
+constexpr int64_t kLongestVector = 1 << 16;  // of what stays f32
 constexpr uint16_t kLargestF16 = 0x7bff, kInfinityF16 = 0x7c00;
 
 class Narrower {
@@ -25,7 +26,7 @@ class Narrower {
     const std::vector<NodeId> order = g_.order();
     for (NodeId id : order)
       for (ValueId v : g_.node(id).outputs)
-        if (is_wide(v) && !g_.is_output(v)) narrow_.insert(v);
+        if (is_wide(v) && !g_.is_output(v) && !are_sums(v)) narrow_.insert(v);
     for (NodeId id : order) {
       if (!g_.node(id).body) continue;
       narrow_inputs(id);
@@ -38,10 +39,16 @@ class Narrower {
 
  private:
   bool is_wide(ValueId v) const { return g_.value(v).type.dtype == DType::F32 && !g_.value(v).content; }
-  /// Weights, be they so few that their values are known everywhere; vectors that short (biases) stay as they are.
+  /// Weights, be they so few that their values are known everywhere; vectors (biases) are few bytes and stay as they are.
   bool is_wide_matrix(ValueId v) const {
     const TensorPtr& t = g_.value(v).constant;
     return t && t->type() == DType::F32 && std::count_if(t->dims().begin(), t->dims().end(), [](int64_t d) { return d > 1; }) > 1;
+  }
+  /// Sums of squares are more than 16 bits hold.
+  bool are_sums(ValueId v) const {
+    const Node& n = *g_.producer(v);
+    const Node* inside = n.body ? n.body->producer(n.body->outputs[g_.value(v).output_index]) : nullptr;
+    return inside && inside->op->name == "PartSums";
   }
   static ValueId cast(Graph& body, ValueId v, DType to) {
     TensorType type = body.value(v).type;
@@ -53,7 +60,7 @@ class Narrower {
     for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
       const ValueId v = g_.node(id).inputs[i];
       if (g_.value(v).constant) {
-        if ((!is_wide(v) && !is_wide_matrix(v)) || g_.value(v).constant->count() == 1) continue;
+        if (!is_wide_matrix(v) && !(is_wide(v) && g_.value(v).constant->count() > kLongestVector)) continue;
         g_.replace_use(id, v, weight(v));
       } else if (!narrow_.count(v)) {
         continue;

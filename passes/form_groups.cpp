@@ -89,6 +89,7 @@ class Former {
     } else if (!move && !is_pointwise(n)) {
       return "it gathers: each of its results may read any value";
     }
+    if (is_part_of_reduction(group, id)) return "its readers reduce rows, and compute it from what is stored anyway";
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;
       if (groups_.inside(group, v)) {
@@ -98,6 +99,18 @@ class Former {
       if (groups_.depends_on(v, group)) return "another of its inputs needs this group's result first";
     }
     return nullptr;
+  }
+  /// Pointwise work for reductions of rows alone (squares, for their mean), on values that others read as well.
+  bool is_part_of_reduction(int group, NodeId id) const {
+    const Node& n = g_.node(id);
+    const auto& users = g_.value(n.outputs[0]).users;
+    const auto reduces_rows = [&](NodeId u) { return g_.node(u).op->lowers_as<Reduction>() && !is_window(u); };
+    const auto read_elsewhere = [&](ValueId v) {
+      const auto& readers = g_.value(v).users;
+      return groups_.inside(group, v) && std::any_of(readers.begin(), readers.end(), [&](NodeId u) { return u != id && groups_.group_of(u) != group; });
+    };
+    if (!is_pointwise(n) || g_.is_output(n.outputs[0]) || users.empty() || !std::all_of(users.begin(), users.end(), reduces_rows)) return false;
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v.valid() && (g_.value(v).constant || read_elsewhere(v)); });
   }
   /// On a GPU, a Transpose that only calls the last axis the channels: the result goes on being stored with them last.
   bool is_channels_first_view(const Node& n) const {

@@ -75,6 +75,13 @@ Result<bool> describe_masks(Graph& graph, const PassContext& ctx);
 /// Tests: tests/golden/form_groups/
 Result<bool> form_groups(Graph& graph, const PassContext& ctx);
 
+/// On GPUs with boxes, in 16 bits: a norm of rows between products is no kernel. The product before it adds up parts of its
+/// rows and their squares, the ones behind it multiply rows that are not normed yet and scale the result by the row.
+///   before:  %1 = fused(...) {kind="contraction"}, %2 = fused(%1) {kind="rows"}, %3 = fused(%2, w) {kind="contraction"}
+///   after:   %1, %2, %3 = fused(...) {kind="contraction"} {... PartSums ... PartSums ...}, %4 = fused(%1, %2, %3, w') {kind="contraction"}
+/// Tests: tests/emulation/row_parts_test.cpp
+Result<bool> fold_norms(Graph& graph, const PassContext& ctx);
+
 /// With a precision of f16 or bf16: f32 values between kernels, and weights, are stored in 16 bits, and products multiply
 /// them with f32 sums. Inputs and outputs of the model keep their types.
 ///   before:  %1 = fused(...) {... return %9}: f32[N,64]

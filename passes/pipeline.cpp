@@ -28,6 +28,8 @@ constexpr Pass kPipeline[] = {
     {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},
     {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},
     {"form_groups", form_groups, Stage::Fused, "only values between kernels have a place in memory"},
+    {"fold_norms", fold_norms, Stage::Fused,
+     "needs to know which kernels are products; before the weights that it scales are rounded"},
     {"assign_precision", assign_precision, Stage::Fused, "only values between kernels have a width of their own"},
     {"assign_layouts", assign_layouts, Stage::Fused, "needs to know which values those are"},
     {"join_parts", join_parts, Stage::Fused,

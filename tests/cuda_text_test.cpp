@@ -12,14 +12,11 @@
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/tuning_candidates.h"
 #include "codegen/kernel/attention_masks.h"
-#include "compiler/driver/reference.h"
 #include "compiler/expr/combine.h"
 #include "compiler/expr/simplify.h"
-#include "compiler/ir/text.h"
-#include "compiler/ops/registry.h"
-#include "passes/pass_manager.h"
-#include "passes/plan_memory.h"
 #include "tests/emulation/check_sample.h"
+#include "tests/emulation/graph_samples.h"
+#include "tests/emulation/schedules.h"
 #include "tests/fused_graphs.h"
 #include "tests/join_graphs.h"
 
@@ -61,28 +58,6 @@ Schedule tiles(int m, int n, int thread_m, int thread_n) {
   return s;
 }
 
-/// Tensor cores: warps of (tile / warp) tiles, k_warps of them on each, in clusters of `cluster` blocks.
-Schedule mma(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int k_warps, int cluster, int stages) {
-  Schedule s;
-  s.kind = Schedule::Kind::Tiles;
-  s.unit = unit;
-  s.tile = {.m = m, .n = n, .warp_m = warp_m, .warp_n = warp_n, .k_warps = k_warps, .stages = stages};
-  s.tile.k = (unit == MultiplyUnit::Tf32x3 ? 16 : 32) * k_warps;
-  s.cluster_k = cluster;
-  s.threads = s.tile.threads();
-  return s;
-}
-
-/// wgmma: warpgroups of (tile / warp) tiles.
-Schedule groups(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int cluster, int stages, bool overlap) {
-  Schedule s = mma(unit, m, n, warp_m, warp_n, 1, cluster, stages);
-  s.tile.k = 64;
-  s.tile.warpgroups = true;
-  s.tile.overlap = overlap;
-  s.threads = s.tile.threads();
-  return s;
-}
-
 Schedule rows(int threads, int rows_per_block, int vector) {
   Schedule s;
   s.kind = Schedule::Kind::Rows;
@@ -100,23 +75,6 @@ Schedule columns(int threads, int points_per_block, int vector) {
 
 void check_compiles(const Sample& sample, const std::vector<std::string>& targets, const TargetTraits& planned_for) {
   for (const EmittedKernel& form : emit_forms(sample, planned_for)) check_compiles(sample, form, targets);
-}
-
-/// The kernels that the passes make of a graph's text.
-std::vector<Sample> samples_of(const char* name, const std::string& text, DType precision) {
-  PassContext ctx;
-  ctx.evaluate = evaluate_node;
-  ctx.target = cuda_traits(90);
-  ctx.precision = precision;
-  auto graph = parse_graph(text, find_op);
-  REQUIRE(graph.ok());
-  REQUIRE(run_pipeline(*graph, ctx, {}).ok());
-  auto lowered = lower_program(*graph, plan_memory(*graph));
-  REQUIRE(lowered.ok());
-  std::vector<Sample> samples;  // a whole may have dims that the kernel of a part does not know
-  for (const Kernel& k : lowered->kernels)
-    samples.push_back({std::string(name) + ": " + k.name, k, {{"N", 3}, {"M", 3}}, precision == DType::F32 ? 1e-5 : 2e-3});
-  return samples;
 }
 
 }  // namespace
@@ -433,18 +391,6 @@ TEST_CASE("warpgroup products in tiles of every shape", "[emulated]") {
   check_schedule(rows_of_k, groups(MultiplyUnit::F16, 128, 96, 64, 96, 1, 3, false));
   check_schedule(rows_of_k, groups(MultiplyUnit::F16, 64, 256, 64, 128, 4, 2, false));
   check_schedule(rows_of_k, groups(MultiplyUnit::F16, 64, 32, 64, 32, 8, 3, false));
-}
-
-/// wgmma with boxes: warpgroups of (tile / warp) tiles, or two in turn; three blocks, so that each has several tiles.
-Schedule boxes(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int stages, bool in_turn) {
-  Schedule s = groups(unit, m, n, warp_m, warp_n, 1, stages, true);
-  s.tile.boxes = true;
-  s.tile.in_turn = in_turn;
-  s.tile.split = unit == MultiplyUnit::Tf32x3;
-  s.tile.k = element_of(unit) == DType::F32 ? 32 : 64;
-  s.threads = s.tile.threads();
-  s.most_blocks = 3;
-  return s;
 }
 
 TEST_CASE("operands that arrive as boxes", "[emulated]") {

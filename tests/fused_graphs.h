@@ -137,4 +137,71 @@ inline std::vector<int64_t> dims_of(const FusedGraph& g, int64_t n) {
   return dims;
 }
 
+/// Norms of rows between products, which are no kernels in 16 bits (passes/fold_norms.cpp).
+inline std::vector<FusedGraph> norm_graphs() {
+  std::vector<FusedGraph> list;
+  list.push_back({"a norm that a product and a residual read", R"(graph (%0 "x": f32[N,70,128]) where N in [0, inf] {
+  %22 = const "w0": f32[128,128] data 19
+  %23 = MatMul(%0, %22): f32[N,70,128]
+  %24 = Tanh(%23): f32[N,70,128]
+  %1 = const "w1": f32[128,128] data 11
+  %2 = const "b1": f32[128] data 12
+  %3 = MatMul(%24, %1): f32[N,70,128]
+  %4 = Add(%3, %2): f32[N,70,128]
+  %5 = Add(%4, %24): f32[N,70,128]
+  %6 = LayerNormalization(%5) {axis=2}: f32[N,70,128]
+  %7 = const "scale": f32[128] data 13
+  %8 = const "shift": f32[128] data 14
+  %9 = Mul(%6, %7): f32[N,70,128]
+  %10 = Add(%9, %8): f32[N,70,128]
+  %11 = const "w2": f32[128,192] data 15
+  %12 = const "b2": f32[192] data 16
+  %13 = MatMul(%10, %11): f32[N,70,192]
+  %14 = Add(%13, %12): f32[N,70,192]
+  %15 = Gelu(%14): f32[N,70,192]
+  %16 = const "w3": f32[192,128] data 17
+  %17 = MatMul(%15, %16): f32[N,70,128]
+  %18 = Add(%17, %10): f32[N,70,128]
+  %19 = LayerNormalization(%18) {axis=2}: f32[N,70,128]
+  %20 = const "w4": f32[128,64] data 18
+  %21 = MatMul(%19, %20): f32[N,70,64]
+  return %21 "y"
+})", {70, 128}, 5});
+  list.push_back({"a norm without a mean, and rows in another order", R"(graph (%0 "x": f32[N,9,64]) where N in [0, inf] {
+  %13 = const "w0": f32[64,64] data 13
+  %14 = MatMul(%0, %13): f32[N,9,64]
+  %1 = const "w1": f32[64,192] data 11
+  %2 = MatMul(%14, %1): f32[N,9,192]
+  %3 = Relu(%2): f32[N,9,192]
+  %4 = Mul(%3, %3): f32[N,9,192]
+  %5 = ReduceMean(%4) {axes=[2]}: f32[N,9,1]
+  %6 = const "epsilon": f32[] {0.001}
+  %7 = Add(%5, %6): f32[N,9,1]
+  %8 = Rsqrt(%7): f32[N,9,1]
+  %9 = Mul(%3, %8): f32[N,9,192]
+  %10 = Transpose(%9) {perm=[1, 0, 2]}: f32[9,N,192]
+  %11 = const "w2": f32[192,72] data 12
+  %12 = MatMul(%10, %11): f32[9,N,72]
+  return %12 "y"
+})", {9, 64}, 3});
+  list.push_back({"a norm of rows that products have as one axis", R"(graph (%0 "x": f32[N,21,64]) where N in [0, inf] {
+  %1 = Reshape(%0) {shape=[21*N, 64]}: f32[21*N,64]
+  %2 = const "w1": f32[64,128] data 11
+  %3 = MatMul(%1, %2): f32[21*N,128]
+  %4 = const "b1": f32[128] data 12
+  %5 = Add(%3, %4): f32[21*N,128]
+  %6 = Reshape(%5) {shape=[N, 21, 128]}: f32[N,21,128]
+  %7 = LayerNormalization(%6) {axis=2}: f32[N,21,128]
+  %8 = Reshape(%7) {shape=[21*N, 128]}: f32[21*N,128]
+  %9 = const "w2": f32[128,128] data 13
+  %10 = MatMul(%8, %9): f32[21*N,128]
+  %11 = const "b2": f32[128] data 14
+  %12 = Add(%10, %11): f32[21*N,128]
+  %13 = Add(%12, %8): f32[21*N,128]
+  %14 = Tanh(%13): f32[21*N,128]
+  return %14 "y"
+})", {21, 64}, 2});
+  return list;
+}
+
 }  // namespace ingot::testing

@@ -21,7 +21,9 @@
 #include "runtime/cuda/cuda_device.h"
 #include "tests/emulation/attention_samples.h"
 #include "tests/emulation/byte_samples.h"
+#include "tests/emulation/graph_samples.h"
 #include "tests/emulation/run_sample.h"
+#include "tests/fused_graphs.h"
 
 using namespace ingot;
 using namespace ingot::samples;
@@ -185,6 +187,28 @@ TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
   }
   jobs.check();
   CHECK(seen > 10);
+}
+
+TEST_CASE("sums over parts of rows, and what needs them, agree in every plan", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu || gpu->traits.compute_capability != 90) return;
+  Jobs jobs(*gpu);
+  int seen = 0;
+  for (const testing::FusedGraph& g : testing::norm_graphs())
+    for (DType precision : {DType::F16, DType::BF16})
+      for (Sample& sample : samples_of(g.name, g.text, precision)) {
+        const Contract* c = sample.kernel.contract();
+        if (!c || (c->parts.width == 0 && c->rows.empty())) continue;
+        const Sample* kept = jobs.add(std::move(sample));
+        for (const RankedPlan& plan : rank_tiles(kept->kernel, gpu->traits, {{"N", 3}})) {
+          auto emitted = emit_cuda(kept->kernel, gpu->traits, plan.schedule);
+          if (!emitted) FAIL(emitted.error().to_string());
+          jobs.add(kept, std::move(emitted).value());
+          ++seen;
+        }
+      }
+  jobs.check();
+  CHECK(seen > 50);
 }
 
 TEST_CASE("products of f32 agree in every tile of boxes", "[gpu]") {

@@ -44,7 +44,7 @@ Kernel with_group_rows(Kernel kernel) {
 }
 
 Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& target, const Schedule& schedule) {
-  const Kernel kernel = shares_keys(schedule) ? heads_as_rows(given) : given;
+  const Kernel kernel = shares_keys(schedule) ? heads_as_rows(given) : with_row_values(given, schedule);
   const bool by_rows = schedule.tile.row_teams > 0;
   if (by_rows && !product_of_rows(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has rows that do not arrive and leave as they lie in memory", kernel.name));
@@ -52,6 +52,8 @@ Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& targ
     return unsupported(fmt::format("kernel {} has operands that do not arrive as boxes", kernel.name));
   if (kernel.contract() && !kernel.contract()->group.empty() && schedule.unit == MultiplyUnit::Simt)
     return unsupported(fmt::format("kernel {} combines rows of a product without tensor cores", kernel.name));
+  if (kernel.contract() && kernel.contract()->parts.width > 0 && !adds_up_parts(kernel, schedule))
+    return unsupported(fmt::format("kernel {} has parts of rows that {} does not add up", kernel.name, to_string(schedule)));
   const std::string text = INGOT_TRY(print_cuda(kernel, schedule));
   const CudaLaunch launch = INGOT_TRY(cuda_launch(kernel, schedule));
   if (launch.shared_bytes > target.shared_bytes) {

@@ -92,6 +92,9 @@ void FunctorPrinter::vectorise_epilogue(const Axis& axis, const Expr& base, int 
   with_lanes(axis.var, base, width, [&] {
     bind_results(contract, inputs);
     body(contract.epilogue);
+    if (contract.parts.width == 0) return;
+    auto lane = lane_loop();
+    out_.line(fmt::format("acc[v] = {};", expr_.value(contract.parts.stored)));
   });
 }
 
@@ -162,6 +165,7 @@ void ProductPrinter::print_results(const Contract& contract, bool along_m, int v
   };
   auto type = out_.type_block("struct Epilogue");
   out_.line("Args args;");
+  if (!contract.rows.empty()) print_rows_in_shared(contract);
   FunctorPrinter loads(kernel_, schedule_, expr_.i32()), f(kernel_, schedule_, expr_.i32());
   std::vector<EpilogueInput> inputs;
   if (vector > 1) {
@@ -176,15 +180,20 @@ void ProductPrinter::print_results(const Contract& contract, bool along_m, int v
         fmt::format("INGOT_DEV void operator()({0} batch, {0} m, {0} {1}, {2} (&acc)[{3}], const Inputs& in) const", index,
                     n_name, c_type(contract.acc.type()), vector));
     f.bind_args();
+    f.bind_row_values(contract, [&](size_t i) {
+      return fmt::format("lds<float>(room + ((u32)(m - first_row) * {} + {}) * 4)", contract.rows.size(), i);
+    });
     split(f, contract.epilogue);
     if (vector > 1) {
       f.vectorise_epilogue(lane, base, vector, contract, inputs);
     } else {
       f.bind_acc(contract.group.empty() ? contract.acc : contract.combined, "acc[0]");
       f.print_body(contract.epilogue);
+      if (contract.parts.width > 0) f.writer().line(fmt::format("acc[0] = {};", f.value(contract.parts.stored)));
     }
   }
   splice(f);
+  print_parts(contract);
   if (contract.group.empty()) return;
   FunctorPrinter g(kernel_, schedule_, expr_.i32());
   g.print_group(lane, base, vector, contract, [&](const Body& uses) { split(g, uses); });
@@ -210,6 +219,7 @@ void ProductPrinter::print_staged_results(const Contract& contract, const Staged
   const char* computed = c_type(compute_type(kernel_.buffers[static_cast<size_t>(staged.out.buffer)].type));
   out_.line(fmt::format("typedef {} Result;", computed));
   out_.line("Args args;");
+  print_rows(contract);
   FunctorPrinter loads(kernel_, schedule_, expr_.i32()), f(kernel_, schedule_, expr_.i32());
   loads.stage(staged);
   const auto inputs = loads.print_inputs(lane, base, 2, contract, "n", [&](const Body& uses) { split(loads, uses); });
@@ -217,13 +227,15 @@ void ProductPrinter::print_staged_results(const Contract& contract, const Staged
   {
     auto call = f.writer().block(fmt::format(
         "INGOT_DEV void result({0} batch, {0} m, {0} n, {1} (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, "
-        "Result (&out)[2]) const",
+        "const Rows& row, Result (&out)[2]) const",
         index, c_type(contract.acc.type())));
     f.bind_args();
+    f.bind_row_values(contract, [](size_t i) { return fmt::format("row.of[{}]", i); });
     split(f, contract.epilogue);
     f.vectorise_staged(lane, base, contract, inputs, staged);
   }
   splice(f);
+  print_parts(contract);
 }
 
 }  // namespace ingot

@@ -45,6 +45,8 @@ void TilesPrinter::print_mma_plan() {
                         t.warp_n, t.k_warps, schedule_.cluster_k));
   out_.line(fmt::format("static constexpr int stages = {}, threads = {}, workers = {};", t.stages, schedule_.threads,
                         t.boxes ? t.groups() * 128 : schedule_.threads));
+  out_.line(fmt::format("static constexpr int part_width = {}, row_values = {}, row_room = {};", contract_.parts.width,
+                        contract_.rows.size(), d.row_room));
   if (t.boxes) {
     out_.line(fmt::format("static constexpr int groups = {}, chunk = {}, a_rows = {};", t.groups(), box_chunk(t),
                           d.a_rows));
@@ -54,7 +56,7 @@ void TilesPrinter::print_mma_plan() {
     out_.line(
         fmt::format("static constexpr int buffers = {};", staged_buffers(t, staging, d.staged ? d.staged->size : 2)));
     out_.line(fmt::format("static constexpr int result_size = {};", d.staged ? d.staged->size : 2));
-    out_.line(fmt::format("static constexpr bool prologue = {};", d.a_load.valid()));
+    out_.line(fmt::format("static constexpr bool prologue = {}, column_inputs = {};", d.a_load.valid(), loads_by_column(kernel_)));
     print_window();
   } else if (t.warpgroups) out_.line(fmt::format("static constexpr int overlap = {};", int{t.overlap}));
   out_.line(fmt::format("static constexpr int a_vector = {}, b_vector = {}, e_vector = {};", d.a_vector, d.b_vector,
@@ -99,6 +101,8 @@ void TilesPrinter::print_product_of_rows() {
     out_.line(fmt::format("typedef {} index;", expr_.index_type()));
     out_.line(fmt::format("static constexpr int tile_m = {0}, tile_n = {1}, warp_m = {0}, warp_n = {1}, k = {2};", t.m, t.n, t.k));
     out_.line(fmt::format("static constexpr int teams = {}, stages = {}, buffers = {};", t.row_teams, t.stages, t.m / 64));
+    out_.line("static constexpr int part_width = 0, groups = teams;");
+    out_.line("static constexpr bool column_inputs = false;");
     out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {};", rows.results.load.valid(),
                           rows.a.prologue, is_constant(contract_.b)));
   }

@@ -143,6 +143,12 @@ class FunctorPrinter : public CudaPrinter {
   void stage(const StagedResults& staged) { staged_ = &staged; }
   /// "void value(batch, m, n, acc) const" and "combine(x, y)": what the rows of a group become, and are combined by.
   void print_group(const Axis& axis, const Expr& base, int width, const Contract& contract, const std::function<void(const Body&)>& split);
+  /// "row.of[0] = ...;" for each value of the row. A sum of neighbours in memory is read by vectors.
+  void print_row_values(const Contract& contract);
+  /// The epilogue's names for the values of its row stand for the given text of each.
+  void bind_row_values(const Contract& contract, const std::function<std::string(size_t)>& text);
+  /// "add(stored, sums)" and "store_sums(batch, m, n, sums) const" (prelude/row_parts.cuh).
+  void print_part_sums(const Contract& contract, const std::function<void(const Body&)>& split);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
   void bind_index_text(const Expr& var, const std::string& text) { expr_.bind(var, text, expr_.i32()); }
   std::string value(const Expr& e) { return expr_.value(e); }
@@ -185,6 +191,11 @@ class ProductPrinter : public CudaPrinter {
   void print_results(const Contract& contract, bool along_m, int vector, const char* n_name);
   /// The functor of two neighbouring results along n that leave by TMA (prelude/staged_results.cuh).
   void print_staged_results(const Contract& contract, const StagedResults& staged);
+  /// "struct Rows" and "Rows rows(batch, m) const" of an epilogue.
+  void print_rows(const Contract& contract);
+  /// The row's values in shared memory: "put_rows(batch, m) const", and where they are.
+  void print_rows_in_shared(const Contract& contract);
+  void print_parts(const Contract& contract);
   void splice(const FunctorPrinter& f);
 };
 

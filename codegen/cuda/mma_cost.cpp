@@ -142,6 +142,10 @@ int box_shared_bytes(const MmaTile& x, int element, Staging staging, int result_
       buffers > 0 ? buffers * (16 * staged_columns(result_size) * result_size + 8) : 16 * (box_chunk(x) + 8) * 4;
   return stages + x.groups() * 4 * warp;
 }
+int row_value_bytes(const MmaTile& x, int values, int cluster) {
+  if (values == 0) return 0;
+  return cluster > 1 ? x.m * values * 4 : x.groups() == 2 ? 2 * x.m * values * 4 + 32 : 0;
+}
 int mma_result_bytes(const MmaTile& x, bool along_m) { return along_m ? x.n * (x.m + 4) * 4 : x.m * (x.n + 8) * 4; }
 
 int blocks_by_registers(const MmaTile& x, int element, bool window) {
@@ -230,14 +234,15 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   if (x.boxes) {
     const int all = box_shared_bytes(x, p.element, p.staging, p.staged_size, cluster);
-    const int most = machine.shared_limit / blocks - 1024 - (all - x.stages * (stage + 16));
+    const int rows = 16 + row_value_bytes(x, p.row_values, cluster);
+    const int most = machine.shared_limit / blocks - 1024 - rows - (all - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;
   }
   const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)),
             least = steps == 1 && p.k_known ? 1 : 2 + x.overlap;
   x.stages = std::clamp((machine.shared_limit / blocks - 1024) / stage, least, 8);
-  x.stages = std::clamp(steps + x.overlap, least, x.stages);
+  x.stages = steps == 1 && p.k_known ? 1 : std::clamp(steps + x.overlap, least, x.stages);
   return x;
 }
 

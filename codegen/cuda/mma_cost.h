@@ -31,6 +31,8 @@ Staging staging_of(const std::optional<StagedResults>& staged);
 /// A contraction with numbers for extents.
 struct MmaProblem {
   double m = 1, n = 1, k = 1, batch = 1;
+  int part_width = 0;       // columns whose sums are stored, too: a tile has whole parts
+  int row_values = 0;       // floats that results need of their row
   int together = 1;         // rows that are combined before the epilogue: a tile computes whole groups of them
   bool k_known = false;     // and not only estimated
   OperandCost a, b;
@@ -81,6 +83,9 @@ int staged_buffers(const MmaTile& tile, Staging staging, int result_size);
 /// Shared memory of a block whose operands arrive as boxes (prelude/contraction_boxes.cuh), of so many that share a tile: then the
 /// ring holds its results.
 int box_shared_bytes(const MmaTile& tile, int element, Staging staging, int result_size, int cluster = 1);
+/// The same for `values` floats of each row that results need: where a cluster adds up, of a tile; for two warpgroups, of two tiles,
+/// with their barriers (prelude/row_parts.cuh).
+int row_value_bytes(const MmaTile& tile, int values, int cluster);
 /// Blocks that registers allow on one SM.
 int blocks_by_registers(const MmaTile& tile, int element, bool window);
 

@@ -59,6 +59,7 @@ struct TileDetails {
   Expr a_load;                                   // tensor cores with boxes: what arrives, if A is computed from it
   int blocks_per_sm = 1;                         // tensor cores: what registers must suffice for
   int thin = 0, columns = 1;    // skinny
+  int row_room = 0;             // tensor cores with boxes: where the values of rows are in shared memory
   int shared_bytes = 0;
 };
 TileDetails tile_details(const Kernel& kernel, const Schedule& schedule);
@@ -74,6 +75,15 @@ DType element_of(MultiplyUnit unit);
 /// How many rows are combined before the epilogue: 1 without groups. And the rows of a tile that are whole groups.
 int rows_together(const Contract& contract);
 int whole_rows(int tile_m, int together);
+
+/// With boxes, the shared memory for what a tile's results need of their rows alone.
+int row_bytes(const Contract& contract, const Schedule& schedule);
+/// What the epilogue loads, but for what is staged, follows from the column alone.
+bool loads_by_column(const Kernel& kernel);
+/// The schedule's tiles have whole parts of rows (Contract::parts), and their results leave in a way that adds them up.
+bool adds_up_parts(const Kernel& kernel, const Schedule& schedule);
+/// The kernel as this schedule prints it: where neither a thread nor a cluster keeps the values of a row, the epilogue computes them.
+Kernel with_row_values(Kernel kernel, const Schedule& schedule);
 
 /// True when TMA can send for the operands and the results go along n, as the kernels with boxes have it.
 bool takes_boxes(const Kernel& kernel, DType element);

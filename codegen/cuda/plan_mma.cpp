@@ -98,6 +98,20 @@ OperandForm operand_form(const Kernel& kernel, const Expr& value, const Axis* in
 int rows_together(const Contract& c) { return c.group.empty() ? 1 : static_cast<int>(estimate(total_of(c.group), 1)); }
 int whole_rows(int tile_m, int together) { return tile_m / together * together; }
 
+int row_bytes(const Contract& c, const Schedule& s) {
+  return s.tile.boxes ? row_value_bytes(s.tile, static_cast<int>(c.rows.size()), s.cluster_k) : 0;
+}
+bool adds_up_parts(const Kernel& kernel, const Schedule& s) {
+  if (s.unit == MultiplyUnit::Simt || s.tile.row_teams > 0 || s.tile.n % kernel.contract()->parts.width != 0) return false;
+  return !s.tile.boxes || s.cluster_k > 1 || tile_details(kernel, s).staged;
+}
+Kernel with_row_values(Kernel kernel, const Schedule& s) {
+  const Contract* c = kernel.contract();
+  if (!c || c->rows.empty()) return kernel;
+  const bool kept = s.tile.boxes && s.tile.row_teams == 0 && (s.cluster_k > 1 || tile_details(kernel, s).staged);
+  return kept ? kernel : rows_in_epilogue(std::move(kernel));
+}
+
 /// Rows of A in a box: those of a tile, or fewer where the product has fewer; whole groups.
 static int box_rows(const Contract& c, int tile_m, bool window) {
   const int together = rows_together(c), most = whole_rows(tile_m, together);
@@ -179,7 +193,8 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
       d.staged = std::move(staged);
       d.e_vector = 2;
     }
-    d.shared_bytes = box_shared_bytes(t, size, staging, result, s.cluster_k);
+    d.row_room = (box_shared_bytes(t, size, staging, result, s.cluster_k) + 15) / 16 * 16;
+    d.shared_bytes = d.row_room + row_bytes(c, s);
     d.window = operand_window(kernel, element);
     d.a_rows = box_rows(c, t.m, d.window.has_value());
     const auto box = d.window ? std::nullopt : operand_box(kernel, c.a, c.m, element);
@@ -235,9 +250,12 @@ std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
   const bool boxes =
       std::any_of(tiles_that_fit.begin(), tiles_that_fit.end(), [](const MmaTile& x) { return x.boxes; });
   for (const MmaTile& x : tiles_that_fit) {
+    if (p.part_width > 0 && x.n % p.part_width != 0) continue;
     // Where there are boxes, tiles of warps are only for products whose k is shared.
     const int first = boxes && !x.warpgroups ? 2 : 1;
     for (int cluster = first; cluster <= most_that_share(machine, x); cluster *= 2) {
+      // Parts of rows are added up by those that store by TMA, or in the tile of results.
+      if (p.part_width > 0 && cluster == 1 && x.boxes && staged_buffers(x, p.staging, p.staged_size) == 0) continue;
       // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
       const double tiles = tiles_of(p, x);
       const double step = completed(p, machine, x, cluster).k;
@@ -331,6 +349,8 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   p.a = cost_of(kernel, c.a, d.a_vector, d.a_raw);
   p.b = cost_of(kernel, c.b, d.b_vector, d.b_raw);
   p.together = rows_together(c);
+  p.part_width = c.parts.width;
+  p.row_values = static_cast<int>(c.rows.size());
   p.boxes = takes_boxes(kernel, element_of(s.unit));
   p.split = s.unit == MultiplyUnit::Tf32x3;
   p.settles = s.unit == MultiplyUnit::F8;

@@ -135,7 +135,7 @@ static std::vector<RankedPlan> rank_skinny(const Kernel& kernel, const TargetTra
 /// Products with a few rows or columns, whose operand is read once. Where its rows are not along k, boxes bring more at a time.
 static bool is_skinny(const Kernel& kernel, const TargetTraits& target) {
   const Contract& c = *kernel.contract();
-  if (!c.group.empty() || (!is_thin(c.m) && !is_thin(c.n))) return false;
+  if (!c.group.empty() || c.parts.width > 0 || (!is_thin(c.m) && !is_thin(c.n))) return false;
   const DType element = element_of(multiply_unit(kernel, target));
   const bool boxes =
       target.compute_capability == 90 && size_of(element) == 2 && is_thin(c.m) && takes_boxes(kernel, element);

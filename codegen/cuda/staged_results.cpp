@@ -1,6 +1,9 @@
 // Results of a product that leave by TMA, and what its epilogue reads that can come by TMA into their place.
+#include <algorithm>
+
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/text/c_printer.h"
+#include "compiler/expr/simplify.h"
 #include "compiler/ops/operands.h"
 
 namespace ingot {
@@ -31,6 +34,18 @@ std::optional<OperandBox> result_box(const Contract& c, int buffer, const Expr& 
 }
 
 }  // namespace
+
+bool loads_by_column(const Kernel& kernel) {
+  const Contract& c = *kernel.contract();
+  const auto staged = staged_results(kernel);
+  const std::vector<Expr> loads = epilogue_loads(kernel, c);
+  return staged && std::all_of(loads.begin(), loads.end(), [&](const Expr& load) {
+           const auto follows = [&](const std::vector<Axis>& axes) {
+             return std::any_of(axes.begin(), axes.end(), [&](const Axis& a) { return depends_on(load, a.var.name()); });
+           };
+           return (staged->load.valid() && load.same(staged->load)) || (!follows(c.m) && !follows(c.batch));
+         });
+}
 
 std::optional<StagedResults> staged_results(const Kernel& kernel) {
   const Contract& c = *kernel.contract();

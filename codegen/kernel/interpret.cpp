@@ -41,6 +41,7 @@ class Interpreter {
     const std::vector<int64_t> extents = INGOT_TRY(extents_of(axes));
     int64_t total = 1;
     for (int64_t e : extents) total *= e;
+    if (contract) clear_parts(*contract);
     for (int64_t first = 0; first < total && fault_.empty(); first += kLanes) {
       const int lanes = static_cast<int>(std::min<int64_t>(kLanes, total - first));
       bind_points(axes, extents, first, lanes);
@@ -216,7 +217,28 @@ class Interpreter {
     acc.fill(0);
     accumulate(Combine::Sum, p, acc, c.k, *extents, lanes);
     bind(c.acc.name(), type).copy_from(acc, lanes);
+    run_body(c.rows, nullptr, lanes);
     run_body(c.epilogue, nullptr, lanes);
+    if (c.parts.width > 0 && fault_.empty()) add_parts(c, lanes);
+  }
+  void clear_parts(const Contract& c) {
+    for (const Store& sum : c.parts.sums) {
+      const LaneMemory& m = memory_[static_cast<size_t>(sum.buffer)];
+      std::fill_n(reinterpret_cast<float*>(m.data), m.count, 0.0f);
+    }
+  }
+  /// The values of some results, to the sums of their parts.
+  void add_parts(const Contract& c, int lanes) {
+    Register& part = bind(c.parts.part.var.name(), DType::I64);
+    Register& n = *scope_.at(c.n[0].var.name());
+    for (int i = 0; i < lanes; ++i) part.i64()[i] = n.i64()[i] / c.parts.width;
+    for (const Store& sum : c.parts.sums) {
+      LaneProgram& p = program(&sum, {sum.index, sum.value}, {});
+      evaluate(p, lanes);
+      if (!fault_.empty()) return;
+      float* sums = reinterpret_cast<float*>(memory_[static_cast<size_t>(sum.buffer)].data);
+      for (int i = 0; i < lanes; ++i) sums[p.root(0).i64()[i]] += p.root(1).f32()[i];
+    }
   }
   void run_groups(const Contract& c, LaneProgram& terms, const std::vector<int64_t>& k, int lanes) {
     auto extents = extents_of(c.group);
@@ -240,6 +262,7 @@ class Interpreter {
       all.copy_from(pair.root(0), lanes);
     });
     bind(c.combined.name(), type).copy_from(all, lanes);
+    run_body(c.rows, nullptr, lanes);
     run_body(c.epilogue, nullptr, lanes);
   }
 

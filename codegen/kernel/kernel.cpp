@@ -46,7 +46,11 @@ void print(const Kernel& k, const Stmt& s, int depth, std::string& out) {
     out += fmt::format("{}  a = {}\n{}  b = {}\n", pad, to_string(c->a), pad, to_string(c->b));
     if (!c->group.empty())
       out += fmt::format("{}  {} = {} over group({}) of {}\n", pad, c->combined.name(), name_of(c->combine), axes_text(c->group), to_string(c->value));
+    if (!c->rows.empty()) nested("  rows", c->rows);
     nested("  epilogue", c->epilogue);
+    for (const Store& sum : c->parts.sums)
+      out += fmt::format("{}  store{}[{}] = sum of {} over parts({}) of {}\n", pad, sum.buffer, to_string(sum.index), c->parts.width,
+                         axes_text({c->parts.part}), to_string(sum.value));
   }
 }
 void print_body(const Kernel& k, const Body& body, int depth, std::string& out) {
@@ -115,6 +119,15 @@ const Contract* Kernel::contract() const {
   for (const Stmt& s : body)
     if (auto* c = s.as<Contract>()) return c;
   return nullptr;
+}
+
+Kernel rows_in_epilogue(Kernel kernel) {
+  for (Stmt& s : kernel.body)
+    if (auto* c = std::get_if<Contract>(&s.node)) {
+      c->epilogue.insert(c->epilogue.begin(), c->rows.begin(), c->rows.end());
+      c->rows.clear();
+    }
+  return kernel;
 }
 
 std::string to_string(const Kernel& k) {

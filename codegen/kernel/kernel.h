@@ -15,7 +15,8 @@
 //             acc bound. `a` depends on batch, m, k only and `b` on batch, k, n only. The only statement of its body; the
 //             domain is empty. Backends tile it by the Schedule. With `group` axes, rows are (m, group): combined = the
 //             combination of `value`, an expression over acc, over all of the group, and the epilogue runs once for all
-//             (batch, m, n) with `combined` bound in place of acc
+//             (batch, m, n) with `combined` bound in place of acc. `rows` binds what the epilogue needs of (batch, m) alone.
+//             With `parts`, what the epilogue stores is also added up over every `width` neighbours along n, the only axis
 //   Attend    for all (batch, m, d): acc = sum over n of w(n)*value, where w is the softmax over n of `score`, an expression
 //             over dot = sum over k of q*key; then `epilogue` runs once with acc bound. `q` depends on batch, m, k only, `key`
 //             on batch, n, k, `score` on batch, m, n and dot, `value` on batch, n, d. Alone, like a Contract
@@ -54,6 +55,14 @@ struct Reduce {
 };
 struct Alloc { int buffer = 0; std::string name; DType type = DType::F32; Expr size; };
 struct If { Expr condition; Body body; };
+/// Sums over parts of a product's rows: for all (batch, m) and each part of `width` results along n, `sums` are stores of the
+/// sums of their values, which are expressions over `stored`: what the epilogue binds under that name and stores.
+struct RowParts {
+  int width = 0;               // 0: none
+  Axis part;                   // n / width
+  Expr stored;                 // Expr::local, f32
+  std::vector<Store> sums;     // of f32; their index depends on batch, m and part
+};
 struct Contract {
   std::vector<Axis> batch, m, n, k;
   Expr a, b;                   // the elements, in the accumulator's type
@@ -63,6 +72,8 @@ struct Contract {
   std::vector<Axis> group = {};  // more rows, which the epilogue does not tell apart; then the following are valid
   Combine combine = Combine::Sum;
   Expr value = {}, combined = {};  // combined: Expr::local
+  Body rows = {};              // Let
+  RowParts parts = {};
 };
 /// The result of a row all of whose logits are -inf: NaN, or zero; with NanIsZero also that of a row of which one is NaN.
 enum class NoLogit : uint8_t { Nan, Zero, NanIsZero };
@@ -149,6 +160,9 @@ struct Kernel {
   const Contract* contract() const;     // the Contract statement of a contraction kernel, or null
   const Attend* attend() const;         // the same for attention
 };
+
+/// A contraction whose epilogue binds by itself what depends on the row alone, for backends that have no other place for it.
+Kernel rows_in_epilogue(Kernel kernel);
 
 /// The text form: one statement a line, braces for nesting.
 std::string to_string(const Kernel& kernel);

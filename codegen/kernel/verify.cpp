@@ -121,9 +121,22 @@ class Verifier {
     operand(c, c.b, c.n, "operand b");
     if (!c.group.empty()) nested([&] { bind(c.batch), bind(rows), bind(c.n), bind_name(c.acc), value(c.value, "what a group combines"); });
     nested([&] {
-      bind(c.batch), bind(c.m), bind(c.n), bind_name(c.group.empty() ? c.acc : c.combined);
+      bind(c.batch), bind(c.m);
+      body(c.rows, true);
+      bind(c.n), bind_name(c.group.empty() ? c.acc : c.combined);
       body(c.epilogue, true);
     });
+    if (c.parts.width > 0) row_parts(c);
+  }
+  void row_parts(const Contract& c) {
+    if (c.n.size() != 1 || !c.group.empty()) fail("parts of rows lie along one axis, without groups");
+    for (const Store& sum : c.parts.sums) {
+      nested([&] {
+        bind_name(c.parts.stored), value(sum.value, "what a part of a row adds up");
+      });
+      nested([&] { bind(c.batch), bind(c.m), bind({c.parts.part}), check_dims(sum.index, "the index of a sum"); });
+      if (!writable_.count(sum.buffer)) fail(fmt::format("sums go to buffer {}, which is no output", sum.buffer));
+    }
   }
 
   void attend(const Attend& t) {

@@ -16,6 +16,8 @@ Result<cpu::CpuPlan> make_plan(const Kernel& kernel, const cpu::Machine& machine
     if (b.type == DType::String)
       return unsupported(fmt::format("buffer {} of kernel {} holds strings", b.name, kernel.name));
   cpu::CpuPlan plan;
+  if (kernel.contract() && kernel.contract()->parts.width > 0)
+    return unsupported(fmt::format("kernel {} adds up parts of a product's rows, which only GPUs do", kernel.name));
   if (kernel.contract()) {
     plan.contract = cpu::plan_contract(kernel, machine);
     if (!cpu::suits_windows(*plan.contract)) {
@@ -50,13 +52,15 @@ std::string describe(const cpu::CpuPlan& plan) {
 
 }  // namespace
 
-Result<CpuLaunch> plan_cpu(const Kernel& kernel, const TargetTraits& traits) {
+Result<CpuLaunch> plan_cpu(const Kernel& given, const TargetTraits& traits) {
+  const Kernel kernel = rows_in_epilogue(given);
   const cpu::Machine machine(traits);
   const cpu::CpuPlan plan = INGOT_TRY(make_plan(kernel, machine));
   return CpuLaunch{plan.tasks, plan.scratch_bytes, describe(plan)};
 }
 
-Result<EmittedCpuKernel> emit_cpu(const Kernel& kernel, const TargetTraits& traits, bool want_ir) {
+Result<EmittedCpuKernel> emit_cpu(const Kernel& given, const TargetTraits& traits, bool want_ir) {
+  const Kernel kernel = rows_in_epilogue(given);
   const cpu::Machine machine(traits);
   const cpu::CpuPlan plan = INGOT_TRY(make_plan(kernel, machine));
   llvm::LLVMContext context;

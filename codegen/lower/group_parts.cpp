@@ -25,14 +25,14 @@ static const Index& position_like(const Graph& body, const std::map<ValueId, Ind
   INGOT_CHECK(false, "epilogue_of: an output has the shape of nothing that the group computes");
 }
 
-Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc) {
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::map<ValueId, Index>* positions) {
   const Graph& body = values.body();
   std::map<ValueId, Index> position{{anchor, at}};
   values.bind(anchor, acc);
   for (NodeId id : body.order()) {
     const Node& n = body.node(id);
     const auto from = std::find_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return position.count(v); });
-    if (from == n.inputs.end()) continue;
+    if (from == n.inputs.end() || n.op->lowers_as<Reduction>()) continue;
     const NodeView view(body, n);
     if (auto* m = n.op->lowers_as<Movement>()) {
       Index to = m->inverse(*view, position[*from]);
@@ -46,10 +46,13 @@ Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Exp
   }
   Body stores;
   for (ValueId v : body.outputs) {
+    const Node* n = body.producer(v);
+    if (n && n->op->lowers_as<Reduction>() && v != anchor) continue;
     const bool bound = position.count(v);
     const Index& to = bound ? position.at(v) : position_like(body, position, v);
     stores.push_back({store_of(values, v, to, bound ? values.bound(v) : values.at(v, to))});
   }
+  if (positions) *positions = std::move(position);
   return stores;
 }
 

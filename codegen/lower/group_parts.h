@@ -10,8 +10,8 @@ std::vector<Axis> axes_of(const std::vector<Expr>& indices);
 Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr value);
 /// Walks the nodes after an anchor: whatever reads a bound value at its own position becomes bound, and knows where its
 /// element goes. Outputs that read nothing bound are computed where an element of their shape is.
-/// Returns the stores of the group's outputs.
-Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc);
+/// Returns the stores of the group's outputs, but for what is reduced; `position`, if given, gets where each element goes.
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::map<ValueId, Index>* position = nullptr);
 /// The value behind movement at the end of a body that only says where elements are stored.
 ValueId unmoved(const Graph& body, ValueId v);
 /// Where element `index` of unmoved(body, v) lies in v.
@@ -22,6 +22,8 @@ Reduce reduce_of(GroupValues& values, const Node& n, const Index& out, const Ind
 Expr finish_of(GroupValues& values, const Node& n, const Index& out, const Expr& acc);
 Index fresh_index(const std::string& prefix, const Shape& shape);
 
+/// The statement of a product, its axes in order (lower_contraction.cpp).
+void lower_contraction(GroupValues& values, Kernel& kernel);
 /// The statements of a chain (lower_chain.cpp).
 void lower_chain(GroupValues& values, Kernel& kernel);
 /// The statement of an attention group (lower_attention.cpp).

@@ -46,6 +46,7 @@ Expr GroupValues::at(ValueId v, const Index& index) {
     if (n->op->lowers_as<Pointwise>()) result = pointwise(*n, index);
     else if (auto* m = n->op->lowers_as<Movement>()) result = resolve(*n, m->element(*view, index));
     else if (auto* e = n->op->lowers_as<Element>()) result = resolve(*n, e->element(*view, index));
+    else if (n->op->lowers_as<Reduction>()) result = few_terms(*n, index);
     INGOT_CHECK(result.valid(), "group_values: " + std::string(n->op->name) + " is not computed yet and cannot be inlined");
   } else {
     const Expr at = position(v, index);
@@ -56,6 +57,20 @@ Expr GroupValues::at(ValueId v, const Index& index) {
   }
   memo_[{v, h}].emplace_back(index, result);
   return result;
+}
+
+Expr GroupValues::few_terms(const Node& node, const Index& out) {
+  const NodeView view(body_, node);
+  const Reduction& r = *node.op->lowers_as<Reduction>();
+  const ReductionForm form = r.form(*view);
+  const auto terms = element_count(form.extents).as_int();
+  if (!terms || *terms < 1 || *terms > kFewTerms || form.combine >= Combine::ArgMax) return Expr();
+  Expr all;
+  for (int64_t i = 0; i < *terms; ++i) {
+    const Expr term = resolve(node, r.value(*view, out, delinearize(form.extents, Expr(i))));
+    all = all.valid() ? combine_pair(form.combine, all, term) : term;
+  }
+  return r.finish ? resolve(node, r.finish(*view, out, all)) : all;
 }
 
 /// `i < k` for an index i: its name; else nothing. What stands behind the condition knows more of i than its extent.

@@ -8,6 +8,8 @@
 
 namespace ingot {
 
+constexpr int64_t kFewTerms = 64;  // a reduction of so many is computed where it is read
+
 class GroupValues {
  public:
   /// Of the body of `node`, a group of `graph`.
@@ -32,6 +34,9 @@ class GroupValues {
   Expr pointwise(const Node& node, const Index& out);
 
  private:
+  /// A reduction of few elements, term by term; invalid: of too many.
+  Expr few_terms(const Node& node, const Index& out);
+
   const Graph& graph_;
   const Graph& body_;
   std::map<ValueId, int> buffers_;

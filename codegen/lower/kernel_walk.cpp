@@ -25,7 +25,9 @@ void map_body(Body& body, const Map& f) {
       for (auto* axes : {&c->batch, &c->m, &c->group, &c->n, &c->k}) map_axes(*axes, f);
       c->a = f(c->a), c->b = f(c->b);
       if (c->value.valid()) c->value = f(c->value);
+      map_body(c->rows, f);
       map_body(c->epilogue, f);
+      for (Store& sum : c->parts.sums) sum.index = f(sum.index), sum.value = f(sum.value);
     }
   }
 }

@@ -69,54 +69,6 @@ const Node* find_anchor(const Graph& body) {
   return nullptr;
 }
 
-/// The rows of a product that are combined before the epilogue: a reduction behind it takes all axes of its results that the
-/// given positions, of the reduced dimensions, mention. Returns the stores behind it.
-Body lower_row_groups(GroupValues& values, const Node& product, const Node& reduction, const Index& out, Contract& c) {
-  const ReductionForm form = reduction.op->lowers_as<Reduction>()->form(*NodeView(values.body(), reduction));
-  values.bind(product.outputs[0], c.acc);
-  Index kept, reduced;
-  for (size_t d = 0; d < out.size(); ++d) {
-    const bool gone = std::find(form.axes.begin(), form.axes.end(), d) != form.axes.end();
-    if (gone) reduced.push_back(out[d]);
-    if (!gone || form.keep) kept.push_back(gone ? Expr(0) : out[d]);
-  }
-  const Reduce r = reduce_of(values, reduction, kept, reduced, "combined");
-  c.combine = r.combine;
-  c.value = r.value;
-  c.combined = r.result;
-  for (auto* side : {&c.batch, &c.m, &c.n})
-    for (auto it = side->begin(); it != side->end();) {
-      const bool in_group = std::any_of(reduced.begin(), reduced.end(), [&](const Expr& e) { return depends_on(e, it->var.name()); });
-      if (in_group) c.group.push_back(*it);
-      it = in_group ? side->erase(it) : it + 1;
-    }
-  return epilogue_of(values, reduction.outputs[0], kept, finish_of(values, reduction, kept, r.result));
-}
-
-void lower_contraction(GroupValues& values, Kernel& k) {
-  const Graph& body = values.body();
-  const Node& n = *find_anchor<Contraction>(body);
-  const NodeView view(body, n);
-  const ContractionForm form = n.op->lowers_as<Contraction>()->form(*view);
-  Contract c;
-  c.batch = axes_of(form.batch);
-  c.m = axes_of(form.m);
-  c.n = axes_of(form.n);
-  c.k = axes_of(form.k);
-  c.a = values.resolve(n, form.a);
-  c.b = values.resolve(n, form.b);
-  c.acc = Expr::local("acc", c.a.type());
-  c.a_type = operand_type(body, n.inputs[static_cast<size_t>(form.a_input)]);
-  c.b_type = operand_type(body, n.inputs[static_cast<size_t>(form.b_input)]);
-  Index out = form.out;
-  for (Expr& i : out) i = simplify(i);
-  const Node* reduction = find_anchor<Reduction>(body);
-  c.epilogue = reduction ? lower_row_groups(values, n, *reduction, out, c) : epilogue_of(values, n.outputs[0], out, c.acc);
-  k.body.push_back({std::move(c)});
-  split_divided_axes(k);
-  orient(std::get<Contract>(k.body[0].node));
-}
-
 void lower_windows(GroupValues& values, Kernel& k) {
   const Graph& body = values.body();
   const Node& n = *find_anchor<Reduction>(body);

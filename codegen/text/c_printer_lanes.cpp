@@ -216,7 +216,11 @@ void each_stmt(const Body& body, const std::function<void(const Stmt&)>& use) {
     use(s);
     if (auto* l = s.as<Loop>()) each_stmt(l->body, use);
     if (auto* i = s.as<If>()) each_stmt(i->body, use);
-    if (auto* c = s.as<Contract>()) each_stmt(c->epilogue, use);
+    if (auto* c = s.as<Contract>()) {
+      each_stmt(c->rows, use);
+      each_stmt(c->epilogue, use);
+      for (const Store& sum : c->parts.sums) use({sum});
+    }
     if (auto* t = s.as<Attend>()) each_stmt(t->epilogue, use);
   }
 }

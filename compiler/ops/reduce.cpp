@@ -143,6 +143,34 @@ Result<Values> import_global(ImportContext& c) {
   return one(build_reduce(c.builder, is_max ? "ReduceMax" : "ReduceMean", c.in(0), axes, true));
 }
 
+Result<Types> infer_part_sums(const OpView& v) {
+  const int64_t width = v.attrs.as<PartSumsAttrs>().width;
+  if (v.inputs[0].rank() == 0 || width < 1 || !simplify(floor_mod(v.inputs[0].shape.back(), Expr(width))).is_const(0))
+    return invalid("its last dimension has no whole parts of that width");
+  TensorType out{DType::F32, v.inputs[0].shape};
+  out.shape.back() = simplify(floor_div(out.shape.back(), Expr(width)));
+  return Types{out};
+}
+ReductionForm part_form(const OpView& v) {
+  ReductionForm f;
+  f.extents = {v.attrs.as<PartSumsAttrs>().width};
+  return f;
+}
+Expr part_element(const OpView& v, const Index& out, const Index& reduced) {
+  const auto& a = v.attrs.as<PartSumsAttrs>();
+  Index in = out;
+  in.back() = in.back() * a.width + reduced[0];
+  const Expr x = cast(DType::F32, v.read(0, in));
+  return a.square ? x * x : x;
+}
+constexpr OpDef part_sums() {
+  OpDef d;
+  d.name = "PartSums", d.doc = "sums, in f32, of every `width` elements of the last dimension, or of their squares; internal";
+  d.infer = infer_part_sums, d.lower = Reduction{part_form, part_element};
+  d.parse_attrs = parse_attrs<PartSumsAttrs>;
+  return d;
+}
+
 constexpr OpDef row(std::string_view name, std::span<const ImportRule> imports, Reduction lower, InferFn infer = infer_reduce, std::string_view doc = "") {
   OpDef d;
   d.name = name, d.doc = doc, d.imports = imports, d.infer = infer, d.lower = lower, d.max_inputs = 2;
@@ -170,6 +198,7 @@ const OpDef kReduceOps[] = {
     alias("ReduceLogSumExp", "shifted by the maximum", kRules<import_log_sum_exp, 1, 11, 13, 18>, 2),
     row("ArgMax", kRules<import_arg, 1, 11, 12, 13>, {form_of<Combine::ArgMax>, plain}, infer_arg),
     row("ArgMin", kRules<import_arg, 1, 11, 12, 13>, {form_of<Combine::ArgMin>, plain}, infer_arg),
+    part_sums(),
     alias("GlobalAveragePool", "ReduceMean over the spatial axes", kRules<import_global<false>, 1, 22>),
     alias("GlobalMaxPool", "ReduceMax over the spatial axes", kRules<import_global<true>, 1, 22>),
 };

@@ -116,6 +116,12 @@ struct AxesAttrs {
   bool last = false;
   INGOT_FIELDS(axes, keep, last)
 };
+/// Of PartSums: elements of a part, and whether their squares are added up.
+struct PartSumsAttrs {
+  int64_t width = 1;
+  bool square = false;
+  INGOT_FIELDS(width, square)
+};
 struct ShapeAttrs {
   std::vector<Expr> shape;
   INGOT_FIELDS(shape)

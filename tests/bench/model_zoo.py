@@ -81,6 +81,7 @@ def build(name, device):
 def export(model, x, path):
     """The model in fp32 as ONNX with its batch open; under another name until it is whole."""
     axes = {"x": {0: "batch"}, "y": {0: "batch"}}
+    torch.backends.mha.set_fastpath_enabled(False)  # one operator for all of an attention, which has no ONNX form
     torch.onnx.export(
         model,
         (x,),

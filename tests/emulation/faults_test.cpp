@@ -11,7 +11,10 @@
 #include "tests/emulation/byte_samples.h"
 #include "tests/emulation/emulated_driver.h"
 #include "tests/emulation/emulator_device.h"
+#include "tests/emulation/graph_samples.h"
 #include "tests/emulation/run_sample.h"
+#include "tests/emulation/schedules.h"
+#include "tests/fused_graphs.h"
 
 using namespace ingot;
 using namespace ingot::samples;
@@ -77,6 +80,7 @@ constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
 constexpr const char* kChanged = "prelude/changed_fragment.cuh";  // included by kBoxes and kRowsOfProduct
 constexpr const char* kRowsOfProduct = "prelude/contraction_rows.cuh";
 constexpr const char* kStaged = "prelude/staged_results.cuh";  // included by kBoxes and kRowsOfProduct
+constexpr const char* kRowParts = "prelude/row_parts.cuh";  // included by kBoxes
 constexpr const char* kSplit = "prelude/split_product.cuh";  // included by kBoxes
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
@@ -95,7 +99,8 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
   bool is_there = !*fault.file;
-  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kAttention, kJoined, kAttentionBoxes, kWide, kAttentionMemory, kSplit, kProduct,
+  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kRowParts, kAttention, kJoined, kAttentionBoxes,
+                           kWide, kAttentionMemory, kSplit, kProduct,
                            kChanged}) {  // what it includes is planted into its text
     if (source.find(fmt::format("#include \"{}\"", file)) == std::string::npos) continue;
     source = inlined(source, file);
@@ -716,4 +721,25 @@ TEST_CASE("the emulated device runs kernels by their text", "[emulated]") {
   CHECK(y[10] == 11.0f);
   CHECK(y[11] == 0.0f);
   for (void* b : buffers) device.release(b);
+}
+
+TEST_CASE("faults in sums over parts of rows, and in what needs them", "[emulated]") {
+  const testing::FusedGraph g = testing::norm_graphs()[0];
+  std::vector<Sample> sums, needs;
+  for (const Sample& sample : samples_of(g.name, g.text, DType::F16)) {
+    const Contract* c = sample.kernel.contract();
+    if (c && c->parts.width > 0) sums.push_back(sample);
+    else if (c && !c->rows.empty()) needs.push_back(sample);
+  }
+  REQUIRE((!sums.empty() && !needs.empty()));
+  Schedule staged = boxes(MultiplyUnit::F16, 64, 64, 64, 64, 3, true), together = shared_boxes(MultiplyUnit::F16, 64, 64, 64, 64, 2, 3);
+  plant(sums[0], {"sums of rows behind the last", kRowParts, "lane % 4 == 0 && row < m_end", "lane % 4 == 0", "global-out-of-bounds"}, &staged);
+  plant(sums[0], {"half of a row", kRowParts, "all[s] += shfl_xor(all[s], 2);", "", "wrong"}, &staged);
+  plant(sums[0], {"what the part before left", kStaged, "sums.clear();", "", "wrong"}, &staged);
+  plant(sums[0], {"sums before the values are there", kRowParts, "values[v]);\n  }\n  workers_sync<Plan>();", "values[v]);\n  }", "race"}, &together);
+  plant(sums[0], {"sums of the rows that another block has", kRowParts, "first + i / kLanes / kParts", "i / kLanes / kParts", "wrong"}, &together);
+  plant(needs[0], {"values of another row", kStaged, "rows[p % kDown * 2 + k % 2]", "rows[p % kDown * 2]", "wrong"}, &staged);
+  plant(needs[0], {"values of rows are not waited for", kRowParts, "mbar_wait(full(count % 2), count / 2 & 1);", "", "race"}, &staged);
+  plant(needs[0], {"values of rows are overwritten", kRowParts, "mbar_wait(empty(buffer), (count / 2 & 1) ^ 1);", "", "race"}, &staged);
+  plant(needs[0], {"values of the rows that another block finishes", kBoxes, "at.m + (Index)cluster_rank() * kRows", "at.m", "uninitialised"}, &together);
 }

@@ -8,6 +8,7 @@
 #include "codegen/cuda/plan_cuda.h"
 #include "tests/emulation/byte_samples.h"
 #include "tests/emulation/check_sample.h"
+#include "tests/emulation/schedules.h"
 
 using namespace ingot;
 using namespace ingot::samples;
@@ -16,18 +17,7 @@ namespace {
 
 constexpr auto kF16 = MultiplyUnit::F16;
 
-Schedule shared(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int cluster, int stages) {
-  Schedule s;
-  s.kind = Schedule::Kind::Tiles;
-  s.unit = unit;
-  s.tile = {.m = m, .n = n, .warp_m = warp_m, .warp_n = warp_n, .stages = stages, .warpgroups = true, .overlap = true, .boxes = true};
-  s.tile.split = unit == MultiplyUnit::Tf32x3;
-  s.tile.k = 128 / static_cast<int>(size_of(element_of(unit)));
-  s.cluster_k = cluster;
-  s.threads = s.tile.threads();
-  s.most_blocks = 132;
-  return s;
-}
+constexpr auto shared = shared_boxes;
 
 }  // namespace
 

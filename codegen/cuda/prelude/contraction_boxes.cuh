@@ -10,12 +10,15 @@
 //   by_group  the third axis of A is groups of `together` rows
 //   prologue  A is computed from what arrives, in registers (changed_fragment.cuh): warpgroups of 64 rows
 //   single    of f32: one product of tf32 for each; else three, for the accuracy of f32 (split_product.cuh): warpgroups of 64 rows
+//   row_values  floats of a row that its results need; where a cluster adds up, they are at row_room of the block's shared memory
+//   part_width  results of a row whose sums are stored, too (row_parts.cuh)
 //   batched   there is more than one product, and both operands have their axis
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
 #pragma once
 #include "prelude/changed_fragment.cuh"
 #include "prelude/contraction_tile.cuh"
+#include "prelude/row_parts.cuh"
 #include "prelude/split_product.cuh"
 #include "prelude/staged_results.cuh"
 #include "prelude/tma.cuh"
@@ -91,7 +94,7 @@ template <class Plan> struct BoxRing {
       fence_proxy_async();
     }
   }
-  /// By one thread, before all others use them.
+  /// By one thread, before all others use them; a fence follows.
   INGOT_DEV void start() const {
 #pragma unroll 1
     for (int s = 0; s < Plan::stages; ++s) {
@@ -100,7 +103,6 @@ template <class Plan> struct BoxRing {
     }
     for (int t = 0; t < kTeams; ++t) mbar_init(turn(t), kReaders);
     for (int i = 0; Plan::staged_input && i < Plan::groups * 4 * Plan::buffers; ++i) mbar_init(inputs(0) + i * 8, 1);
-    fence_mbar_init();
   }
 };
 
@@ -316,13 +318,29 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
   template <class Epilogue>
   INGOT_DEV void run_shared(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end, Index n_end, const ShareOfSteps<Plan>& share) {
     typedef ResultTile<Plan> Results;
+    const Epilogue with_rows = with_row_values(epilogue, at, m_end);
     multiply_tile(at, m_end, share.first, share.count);
     workers_sync<Plan>();  // the other warpgroups have read what lies there
     Results::put_product(ring.shared, product, true);
     cluster_sync();
-    if constexpr (Plan::together > 1) Results().finish_groups(epilogue, at.batch, at.m, at.n, m_end, n_end, ring.shared);
-    else Results().template finish<typename Product::Sum>(epilogue, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    if constexpr (Plan::together > 1) Results().finish_groups(with_rows, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    else if constexpr (Plan::part_width > 0) finish_parts<Plan, typename Product::Sum>(with_rows, at.batch, at.m, at.n, m_end, n_end, ring.shared);
+    else Results().template finish<typename Product::Sum>(with_rows, at.batch, at.m, at.n, m_end, n_end, ring.shared);
     cluster_sync();
+  }
+  /// What follows from a row alone, of the rows that this block finishes: in shared memory while their products are computed.
+  template <class Epilogue>
+  INGOT_DEV Epilogue with_row_values(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end) const {
+    Epilogue mine = epilogue;
+    if constexpr (Plan::row_values > 0) {
+      constexpr int kRows = Plan::tile_m / Plan::cluster_k;
+      mine.room = ring.shared + Plan::row_room;
+      mine.first_row = at.m + (Index)cluster_rank() * kRows;
+#pragma unroll 1
+      for (int i = threadIdx.x; i < kRows; i += Plan::workers)
+        if (mine.first_row + i < m_end) mine.put_rows(at.batch, mine.first_row + i);
+    }
+    return mine;
   }
   template <class Epilogue>
   INGOT_DEV void run(const Epilogue& epilogue, const TileGrid<Plan>& tiles, const TensorMap* out, const TensorMap* in, Index m_end,
@@ -331,12 +349,21 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     typename ResultsByBox<Plan, Epilogue>::Type staged{&epilogue, {out, in}, ring.shared + Ring::kRing + warp * Ring::kWarp, ring.inputs(warp)};
     staged.m_end = m_end;
     staged.n_end = n_end;
+    if constexpr (Plan::staged) {
+      staged.row_room = ring.shared + Plan::row_room;
+      staged.first_row = product.group_m() + warp % 4 * 16;
+    }
+    u32 tile = team;
     ring.skip((Index)team * steps);
     u32 turn = team == 0;
 #pragma unroll 1
     for (Index t = blockIdx.x + (Index)team * gridDim.x; t < tiles.total; t += Ring::kTeams * gridDim.x) {
       const TilePlace<Index> at = tiles.place(t);
-      if constexpr (Plan::staged) staged.begin(at.batch, first_row(at), at.n + product.group_n());
+      if constexpr (Plan::staged) {
+        staged.begin(at.batch, first_row(at), at.n + product.group_n());
+        staged.tile = tile;
+        tile += Ring::kTeams;
+      }
       if constexpr (Plan::in_turn) {
         mbar_wait(ring.turn(team), turn);
         turn ^= 1;
@@ -364,12 +391,17 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
     tma_prefetch(a);
     tma_prefetch(b);
     ring.start();
+    RowRing<Plan>{shared + Plan::row_room}.start();
+    fence_mbar_init();
   }
   ring.clear_rest();
   cta_sync();
   if (warp / 4 == Plan::groups) {
     share_registers<Plan, true>();
     if (threadIdx.x == Plan::groups * 128) BoxSender<Plan>{a, b, share.first, share.count, ring}.send_all(tiles);
+    if constexpr (RowRing<Plan>::kUsed) {
+      if (warp % 4 > 0) RowRing<Plan>{shared + Plan::row_room}.fill(epilogue, tiles, m_end, warp % 4 - 1);
+    }
     if constexpr (Plan::cluster_k > 1) {
       warp_sync();
       cluster_sync();  // its part in what those that multiply wait for

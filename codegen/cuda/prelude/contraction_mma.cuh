@@ -23,6 +23,7 @@
 #pragma once
 #include "prelude/contraction_tile.cuh"
 #include "prelude/mma_operand.cuh"
+#include "prelude/row_parts.cuh"
 #include "prelude/split_tf32.cuh"
 
 template <class Plan, class OperandA, class OperandB> struct MmaTile : ResultTile<Plan> {

@@ -139,6 +139,11 @@ template <class Plan> struct ResultTile {
   }
 };
 
+/// ResultTile::finish for results whose sums over parts of rows are stored as well (row_parts.cuh).
+template <class Plan, class V, class Epilogue>
+INGOT_DEV void finish_parts(const Epilogue& epilogue, typename Plan::index batch, typename Plan::index m0, typename Plan::index n0,
+                            typename Plan::index m_end, typename Plan::index n_end, u32 shared);
+
 /// True in all threads of the block when it is in one.
 template <int Threads> INGOT_DEV bool any_thread(bool p, u32 scratch) {
   const bool mine = warp_any(p);
@@ -241,6 +246,7 @@ INGOT_DEV void contraction_tiles(const PrologueA& a, const PrologueB& b, const E
     }
     if constexpr (Plan::cluster_k > 1) cluster_sync();
     if constexpr (Plan::together > 1) tile.finish_groups(epilogue, batch, m0, n0, m_end, n_end, shared);
+    else if constexpr (Plan::part_width > 0) finish_parts<Plan, typename Tile::Sum>(epilogue, batch, m0, n0, m_end, n_end, shared);
     else tile.template finish<typename Tile::Sum>(epilogue, batch, m0, n0, m_end, n_end, shared);
     if constexpr (Plan::cluster_k > 1) cluster_sync();
     else cta_sync();

@@ -3,6 +3,7 @@
 // `overlap` keeps one product in flight while the next stage is waited for, at the price of one stage of the ring.
 #pragma once
 #include "prelude/contraction_tile.cuh"
+#include "prelude/row_parts.cuh"
 #include "prelude/wgmma_product.cuh"
 
 template <class Plan, class OperandA, class OperandB> struct WgmmaTile : ResultTile<Plan>, WgmmaProduct<Plan> {

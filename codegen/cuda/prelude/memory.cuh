@@ -89,6 +89,18 @@ template <int N, class T> INGOT_DEV Vec<T, N> load_vec_constant(const T* p) {
     else if constexpr (sizeof(T) * N == 4) return bits_as<Vec<T, N>>(__ldg((const u32*)p));
     else return *(const Vec<T, N>*)p;)
 }
+/// The sum of N floats, one behind the other from p on, which is aligned to 16 bytes.
+template <int N> INGOT_DEV float sum_of_run(const float* p) {
+  static_assert(N % 4 == 0, "by 16 bytes");
+  Vec<float, 4> sum = load_vec<4>(p);
+#pragma unroll
+  for (int i = 4; i < N; i += 4) {
+    const Vec<float, 4> next = load_vec<4>(p + i);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum[j] += next[j];
+  }
+  return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
 template <int N, class T> INGOT_DEV void store_vec(T* p, Vec<T, N> value) {
   INGOT_HOST(emu_st_global(p, &value, sizeof value);)
   INGOT_PTX(

@@ -5,13 +5,16 @@
 //   buffers       pieces of a warp: on their way in, in use, or on their way out
 //   staged_input  the epilogue has such an input
 //   result_size   bytes of a result, and of such an input
+//   column_inputs what the epilogue loads follows from the column alone
 // The functor of the epilogue is that of contraction_wgmma.cuh for two neighbours, with `result` in place of operator():
-//   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, Result (&out)[2]) const
-// with the types StagedInput and StagedOutput, of memory, and Result, which is computed.
+//   void result(batch, m, n, Sum (&acc)[2], const Inputs& in, Vec<StagedInput, 2> staged, const Rows& row, Result (&out)[2]) const
+//   Rows rows(batch, m) const: what follows from the row alone
+// with the types StagedInput and StagedOutput, of memory, and Result, which is computed. Sums over parts of rows: row_parts.cuh.
 #pragma once
 #include "prelude/changed_fragment.cuh"
 #include "prelude/memory.cuh"
 #include "prelude/mma.cuh"
+#include "prelude/row_parts.cuh"
 #include "prelude/sync.cuh"
 #include "prelude/tma.cuh"
 #include "prelude/warp.cuh"
@@ -27,6 +30,7 @@ template <class Plan> struct BoxedResults {
   typedef typename Plan::index Index;
   static constexpr int kColumns = Plan::result_size == 4 ? 32 : 64, kPerRow = Plan::warp_n / kColumns;
   static constexpr int kRow = kColumns * Plan::result_size, kBytes = 16 * kRow;
+  static constexpr bool kByRows = false;
   static_assert(Plan::warp_n % kColumns == 0, "boxes are whole");
   const TensorMap *out, *in;
 
@@ -47,6 +51,7 @@ template <class Plan> struct BoxedResults {
 template <class Plan, class Output, class Input> struct RowsOfResults {
   typedef typename Plan::index Index;
   static constexpr int kColumns = Plan::tile_n, kPerRow = 1, kRow = kColumns * 2, kBytes = 16 * kRow;
+  static constexpr bool kByRows = true;
   Output* out;
   const Input* in;
 
@@ -67,18 +72,29 @@ template <class Plan, class Output, class Input> struct RowsOfResults {
 template <class Plan, class Epilogue, class Way> struct StagedWarp {
   typedef typename Plan::index Index;
   typedef typename Epilogue::Inputs Inputs;
-  static constexpr int kBuffers = Plan::buffers, kPerRow = Way::kPerRow, kPieces = Plan::warp_m / 64 * kPerRow;  // of a tile
+  static constexpr int kBuffers = Plan::buffers, kPerRow = Way::kPerRow, kDown = Plan::warp_m / 64, kPieces = kDown * kPerRow;  // of a tile
+  static constexpr int kRows = kDown * 2;  // of a thread
+  // What the epilogue reads follows from the column alone: it is read once for all pieces of a column, and ahead of them. Four
+  // warpgroups have no registers for that.
+  static constexpr bool kAhead = Plan::column_inputs && Plan::groups <= 2 && !Way::kByRows;
+  static constexpr int kColumnInputs = kAhead ? Way::kColumns / 8 : 1;
   static_assert(kPieces % kBuffers == 0, "buffers are used in turn");
+  static_assert(Plan::part_width == 0 || Plan::part_width == Way::kColumns, "a piece is a part of its rows");
   static_assert(!Plan::staged_input || kBuffers == kPieces, "each input of a tile has its place");
   const Epilogue* epilogue;
   Way way;
   u32 shared, barriers, phases = 0;  // a bit for each buffer
   Index batch = 0, m0 = 0, n0 = 0, m_end, n_end;
+  typename Epilogue::Rows rows[kRows];
+  ThreadPartSums<Plan, Epilogue> sums;
+  Inputs of_columns[2][kColumnInputs];
+  u32 row_room = 0, tile = 0;  // where the values of rows are, and which of the block's tiles this is
+  int first_row = 0;           // of this warp in the tile
 
   INGOT_DEV u32 buffer(int p) const { return shared + p % kBuffers * Way::kBytes; }
   INGOT_DEV u32 barrier(int p) const { return barriers + p % kBuffers * 8; }
-  INGOT_DEV Index row(int p) const { return m0 + p / kPerRow * 64; }
-  INGOT_DEV Index column(int p) const { return n0 + p % kPerRow * Way::kColumns; }
+  INGOT_DEV Index row(int p) const { return m0 + p % kDown * 64; }
+  INGOT_DEV Index column(int p) const { return n0 + p / kDown * Way::kColumns; }
   INGOT_DEV bool has(int p) const { return row(p) < m_end && column(p) < n_end; }
   static INGOT_DEV bool leads() { return threadIdx.x % 32 == 0; }
 
@@ -87,12 +103,37 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     batch = at_batch;
     m0 = at_m;
     n0 = at_n;
+    if constexpr (!rows_come_from_others()) {
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) rows[i] = epilogue->rows(batch, pair_m(i / 2, i % 2));
+    }
+    if constexpr (kAhead) read_columns(0);
     if constexpr (Plan::staged_input) {
       if (!leads()) return;
       bulk_wait_read<0>();
 #pragma unroll
       for (int p = 0; p < kPieces; ++p)
         if (has(p)) way.load(buffer(p), barrier(p), batch, row(p), column(p), m_end);
+    }
+  }
+  /// Of the pieces of column `c`.
+  INGOT_DEV void read_columns(int c) {
+#pragma unroll
+    for (int i = 0; i < kColumnInputs; ++i) of_columns[c % 2][i] = epilogue->load(batch, m0, pair_n(c * kDown, i / 2 * 16, i % 2 * 2));
+  }
+  static constexpr bool rows_come_from_others() {
+    if constexpr (Way::kByRows) return false;
+    else return RowRing<Plan>::kUsed;
+  }
+  /// Before the results of a tile.
+  INGOT_DEV void take_rows() {
+    if constexpr (rows_come_from_others()) {
+      const RowRing<Plan> ring{row_room};
+      ring.wait(tile);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i)
+        rows[i] = ring.template take<typename Epilogue::Rows>(tile, first_row + i / 2 * 64 + threadIdx.x % 32 / 4 + i % 2 * 8);
+      ring.release(tile);
     }
   }
   /// Waits until piece p may be written.
@@ -124,7 +165,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   }
   /// The same as `block` for results of 8 or 32 bits, which no matrix load or store moves: a pair is 2 or 8 bytes. Chunks of a row
   /// differ from the first ones in bits that its permutation leaves alone: one address serves all.
-  template <int Pairs, class V> INGOT_DEV void pair_block(int p, int c, const V* acc, const Inputs* inputs) const {
+  template <int Pairs, class V> INGOT_DEV void pair_block(int p, int c, const V* acc, const Inputs* inputs) {
     typedef typename Epilogue::StagedOutput Output;
     constexpr int kSize = sizeof(Output);
     const int lane = threadIdx.x % 32, byte = lane % 4 * 2 * kSize;
@@ -136,7 +177,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
       Vec<typename Epilogue::StagedInput, 2> staged = {};
       if constexpr (Plan::staged_input) staged = lds<Vec<typename Epilogue::StagedInput, 2>>(at);
       typename Epilogue::Result results[2];
-      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
+      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p % kDown * 2 + k % 2], results);
       Vec<Output, 2> out;
       set_result(out[0], results[0]);
       set_result(out[1], results[1]);
@@ -144,7 +185,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     }
   }
   /// The first `Pairs` of the four pairs from column c on: all, or those of the last 8 columns.
-  template <int Pairs, class V> INGOT_DEV void block(int p, int c, const V* acc, const Inputs* inputs) const {
+  template <int Pairs, class V> INGOT_DEV void block(int p, int c, const V* acc, const Inputs* inputs) {
     const int lane = threadIdx.x % 32;
     const u32 at = Way::place(buffer(p), lane % 16, c / 8 + lane / 16);
     const auto word = [&](int row) { return Way::place(buffer(p), row, c / 8) + lane % 4 * 4; };
@@ -163,7 +204,8 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
       V pair[2] = {acc[k / 2 * 4 + k % 2 * 2], acc[k / 2 * 4 + k % 2 * 2 + 1]};
       float results[2];
       const auto staged = bits_as<Vec<typename Epilogue::StagedInput, 2>>(words[k]);
-      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, results);
+      epilogue->result(batch, pair_m(p, k), pair_n(p, c, k), pair, inputs[k], staged, rows[p % kDown * 2 + k % 2], results);
+      sums.add(k, results);
       words[k] = pack_pair(typename Epilogue::StagedOutput{}, results[0], results[1]);
     }
     if constexpr (Pairs == 4) {
@@ -175,33 +217,42 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
   }
   /// Up to 64 columns of piece p from c0 on; `Opens`: they are the piece's first.
   template <int Count, bool Opens, class V> INGOT_DEV void columns(int p, int c0, const V* acc) {
-    constexpr int kInputs = (Count + 15) / 16 * 4;
+    constexpr int kBlocks = (Count + 15) / 16;
     constexpr bool kPairs = sizeof(typename Epilogue::StagedOutput) != 2;
-    Inputs inputs[kInputs];  // on their way together
+    Inputs inputs[kBlocks][4];  // on their way together
 #pragma unroll
-    for (int i = 0; i < kInputs; ++i) inputs[i] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, c0 + i / 4 * 16, i % 4));
+    for (int i = 0; i < kBlocks * 4; ++i) {
+      if constexpr (kAhead) inputs[i / 4][i % 4] = of_columns[p / kDown % 2][i / 2];
+      else inputs[i / 4][i % 4] = epilogue->load(batch, pair_m(p, i % 4), pair_n(p, c0 + i / 4 * 16, i % 4));
+    }
     if constexpr (Opens) open(p);
 #pragma unroll
     for (int c = 0; c + 16 <= Count; c += 16) {
-      if constexpr (kPairs) pair_block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
-      else block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs + c / 4);
+      if constexpr (kPairs) pair_block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs[c / 16]);
+      else block<4>(p, c0 + c, acc + (c0 + c) / 2, inputs[c / 16]);
     }
-    if constexpr (Count % 16 != 0) block<2>(p, c0 + Count - 8, acc + (c0 + Count - 8) / 2, inputs + Count / 16 * 4);
+    if constexpr (Count % 16 != 0) block<2>(p, c0 + Count - 8, acc + (c0 + Count - 8) / 2, inputs[Count / 16]);
   }
   template <int Rows, int Columns, class V> INGOT_DEV void store(const V (&acc)[Rows][Columns]) {
     constexpr int kFirst = Way::kColumns < 64 ? Way::kColumns : 64, kLast = Way::kColumns % 64;
+    take_rows();
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
+      if constexpr (kAhead) {
+        if (p % kDown == kDown - 1 && p / kDown + 1 < kPerRow) read_columns(p / kDown + 1);
+      }
       if (!has(p)) {
         if (leads()) bulk_commit();  // an empty one: the count of those behind a buffer's own stays
         continue;
       }
-      const V* piece = acc[p / kPerRow] + p % kPerRow * Way::kColumns / 2;
+      const V* piece = acc[p % kDown] + p / kDown * Way::kColumns / 2;
+      sums.clear();
       columns<kFirst, true>(p, 0, piece);
 #pragma unroll
       for (int c = 64; c + 64 <= Way::kColumns; c += 64) columns<64, false>(p, c, piece);
       if constexpr (Way::kColumns > 64 && kLast > 0) columns<kLast, false>(p, Way::kColumns - kLast, piece);
       close(p);
+      sums.store(*epilogue, batch, row(p), column(p), m_end);
     }
   }
   /// Shared memory belongs to the next block when all has been read.
