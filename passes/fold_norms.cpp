@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kPart = 64;  // columns of a part: those of the least tile whose results leave by TMA
 constexpr int64_t kStep = 64;  // of k: what is not whole steps is multiplied by other kernels
-// Of the weight with the norm's scale in it, stored in 16 bits: neither close to overflow, nor all of it denormal.
-constexpr float kLargestWeight = 3e4f, kSmallestPeak = 1e-3f;
+// Of the weight with the norm's scale in it, stored in 16 bits: what is larger or smaller gets a factor, which the row's makes up for.
+constexpr float kLargestWeight = 1e3f, kSmallestPeak = 1e-2f;
 
 bool is_kind(const Node& n, const char* kind) { return n.body && n.attrs.as<FusedAttrs>().kind == kind; }
 
@@ -65,6 +65,7 @@ struct Reader {
   std::vector<NodeId> moves;  // of the body, from the normed rows to operand A; A may also be the rows themselves
   NodeId product;  // invalid: the rows are read one by one only
   TensorPtr weight, columns, bias;  // W', its sums of columns, shift W
+  double factor = 1;                // of W' besides, a power of two
 };
 
 class Folder {
@@ -142,28 +143,31 @@ class Folder {
     return v == from || (n && std::any_of(n->inputs.begin(), n->inputs.end(),
                                           [&](ValueId i) { return i.valid() && follows(b, i, from); }));
   }
-  /// The constants of the product; false where 16 bits do not hold the weight well.
+  /// The constants of the product; false where they are not finite.
   bool with_scale(const Tensor& w, const Norm& norm, Reader& r) const {
     const int64_t k_end = w.dims()[0], n_end = w.dims()[1];
     const auto vector = [&](ValueId v) { return v.valid() ? g_.value(v).constant->as<float>() : nullptr; };
     const float *scale = vector(norm.scale), *shift = vector(norm.shift), *from = w.as<float>();
     auto weight = std::make_shared<Tensor>(DType::F32, w.dims());
-    std::vector<double> columns(static_cast<size_t>(n_end)), bias(static_cast<size_t>(n_end));
-    float peak = 0;
     float* to = weight->mutable_as<float>();
-    for (int64_t k = 0; k < k_end; ++k)
-      for (int64_t n = 0; n < n_end; ++n) {
-        const float value = from[k * n_end + n], stored = rounded(scale ? value * scale[k] : value);
-        to[k * n_end + n] = stored;
-        columns[static_cast<size_t>(n)] += stored;
-        if (shift) bias[static_cast<size_t>(n)] += static_cast<double>(shift[k]) * value;
-        peak = std::fmax(peak, std::fabs(stored));
-        if (std::isnan(stored)) return false;
-      }
+    float peak = 0;
+    for (int64_t i = 0; i < k_end * n_end; ++i) {
+      to[i] = scale ? from[i] * scale[i / n_end] : from[i];
+      if (!std::isfinite(to[i])) return false;
+      peak = std::fmax(peak, std::fabs(to[i]));
+    }
+    if (peak > 0 && (peak > kLargestWeight || peak < kSmallestPeak)) r.factor = std::ldexp(1.0, -std::ilogb(peak));
+    std::vector<double> columns(static_cast<size_t>(n_end)), bias(static_cast<size_t>(n_end));
+    for (int64_t i = 0; i < k_end * n_end; ++i) {
+      const auto n = static_cast<size_t>(i % n_end);
+      to[i] = rounded(static_cast<float>(to[i] * r.factor));
+      columns[n] += to[i];
+      if (shift) bias[n] += static_cast<double>(shift[i / n_end]) * from[i];
+    }
     r.weight = weight;
     r.columns = vector_of(columns);
     if (shift) r.bias = vector_of(bias);
-    return peak <= kLargestWeight && peak >= kSmallestPeak;
+    return true;
   }
   float rounded(float value) const {
     return ctx_.precision == DType::F16 ? f16_to_float(float_to_f16(value)) : bf16_to_float(float_to_bf16(value));
@@ -262,7 +266,8 @@ class Folder {
     return {};
   }
   /// In place of the product: root * product + (bias - mean * root * columns), with the constant vector that its only reader adds.
-  Status scale_product(Compose& c, const Reader& r, const Norm& norm, const Row& row) {
+  Status scale_product(Compose& c, const Reader& r, const Norm& norm, Row row) {
+    if (r.factor != 1) row.root = c.mul(row.root, 1 / r.factor);
     Graph& b = *g_.node(r.node).body;
     const Node product = b.node(r.product);
     const auto constant = [&](const TensorPtr& t) { return add_input(r.node, g_.add_constant(t)); };

@@ -81,6 +81,8 @@ ingot_precompile(random_graphs ${INGOT_COMMON_HEADERS})
 if(EXISTS ${LLVM_TOOLS_BINARY_DIR}/ld.lld)
   target_link_options(random_graphs PRIVATE -B${LLVM_TOOLS_BINARY_DIR} -fuse-ld=lld)
 endif()
+ingot_test(expected_outputs_test LABELS numeric fast LINK ingot_driver
+           SOURCES random_graphs/expected.cpp random_graphs/graph_edit.cpp random_graphs/node_error.cpp random_graphs/term_order.cpp)
 add_test(NAME random_graphs COMMAND random_graphs --count 120 --seed 1 --output-dir ${CMAKE_CURRENT_BINARY_DIR}/random_graphs)
 set_tests_properties(random_graphs PROPERTIES LABELS "numeric;fuzz" TIMEOUT 300)
 add_test(NAME random_graphs_emulated COMMAND random_graphs --cuda-text --only emulator --count 160 --seed 1 --output-dir ${CMAKE_CURRENT_BINARY_DIR}/random_graphs)

@@ -201,6 +201,18 @@ inline std::vector<FusedGraph> norm_graphs() {
   %14 = Tanh(%13): f32[21*N,128]
   return %14 "y"
 })", {21, 64}, 2});
+  list.push_back({"weights that 16 bits hardly hold", R"(graph (%0 "x": f32[N,3,64]) where N in [0, inf] {
+  %1 = const "w1": f32[64,64] data 11
+  %2 = MatMul(%0, %1): f32[N,3,64]
+  %3 = LayerNormalization(%2) {axis=2}: f32[N,3,64]
+  %4 = const "scale": f32[64] data 12
+  %5 = Mul(%3, %4): f32[N,3,64]
+  %6 = const "w2": f32[64,64] data 13
+  %7 = const "small": f32[] {0.0000002}
+  %8 = Mul(%6, %7): f32[64,64]
+  %9 = MatMul(%5, %8): f32[N,3,64]
+  return %9 "y"
+})", {3, 64}, 2});
   return list;
 }
 

@@ -161,8 +161,9 @@ def f8_conv_row(batch, c, o, size, filt):
         ]
 
     def reference(v):
-        sums = F.conv2d(v["x"].permute(0, 3, 1, 2), v["w"], padding=pad).permute(0, 2, 3, 1) * F8_SCALE
-        return sums.clamp(-448, 448).to(torch.float8_e4m3fn).double()
+        sums = F.conv2d(v["x"].permute(0, 3, 1, 2), v["w"], padding=pad).permute(0, 2, 3, 1) * F8_SCALE**2
+        quantised = sums.half().double() / F8_SCALE  # the convolution's result is f16 in the model
+        return quantised.clamp(-448, 448).to(torch.float8_e4m3fn)
 
     return convolution_row("f8", "fp8", (batch, c, o, size, filt), nodes, reference, constants={"t": np.float16(F8_SCALE)})
 

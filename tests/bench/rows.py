@@ -188,9 +188,20 @@ def flat(value):
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
+def difference_of(row, got, want):
+    """The relative error (Frobenius), or the share of results that differ. Of f8 by the sum of sizes: a value that is
+    off by a thousandth of a step before it is rounded is off by a step in one of a thousand cases. Such steps add up to
+    what the values were off; their squares, to a thousand times as much."""
+    if row.exact:
+        return (got.double() != want.double()).double().mean().item()
+    order = 1 if got.dtype == torch.float8_e4m3fn else 2
+    got, want = got.double(), want.double()
+    size = lambda t: torch.linalg.vector_norm(t, order)
+    return (size(got - want) / size(want)).item()
+
+
 def error_of(row, sets, outputs):
-    """The largest relative error (Frobenius) of the first and the last set, against f64 (or the share of results that
-    differ)."""
+    """The largest error (`difference_of`) of the first and the last set, against f64."""
     if row.summed:
         pairs = [(outputs["sum"], sum(reference_of(row, values)[0] for values in sets))]
     else:
@@ -201,8 +212,7 @@ def error_of(row, sets, outputs):
         ]
     worst = 0.0
     for got, want in pairs:
-        got = got.double()
-        error = ((got != want).double().mean() if row.exact else (got - want).norm() / want.norm()).item()
+        error = difference_of(row, got, want)
         worst = max(worst, error) if error == error else float("nan")  # a NaN stays
     return worst
 

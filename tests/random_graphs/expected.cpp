@@ -5,31 +5,22 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string_view>
+#include <optional>
 
 #include "codegen/kernel/interpret.h"
 #include "compiler/driver/reference.h"
+#include "compiler/ir/builder.h"
 #include "compiler/ops/operands.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/registry.h"
 #include "passes/passes.h"
+#include "tests/random_graphs/node_error.h"
 #include "tests/random_graphs/term_order.h"
 
 namespace ingot::testing {
 namespace {
 
-constexpr double kSafety = 4;  // tolerance over spread
+constexpr double kSafety = 4;  // over the spread that noise of the right size makes
 
-/// Half the distance between neighbours, relative to the value.
-double unit_of(DType t) {
-  switch (t) {
-    case DType::F16: return 0x1p-11;
-    case DType::BF16: return 0x1p-8;
-    case DType::F64: return 0x1p-53;
-    default: return 0x1p-24;
-  }
-}
-/// Values below this may be flushed or lose digits.
-double tiny_of(DType t) { return t == DType::F16 ? 0x1p-25 : t == DType::F64 ? 0 : 0x1p-126; }
 double round_to_type(DType t, double v) {
   char bytes[8];
   store_float(t, bytes, v);
@@ -37,67 +28,6 @@ double round_to_type(DType t, double v) {
 }
 DType wide(DType t) { return is_float(t) ? DType::F64 : t; }
 
-/// Results that are one of the operands or a small integer: nothing is rounded.
-bool is_exact(const Node& n) {
-  static constexpr std::string_view kNames[] = {"Relu",           "Abs", "Neg", "Sign", "Floor", "Ceil",
-                                                "Round",          "Max", "Min", "Clip", "Where", "FiniteOrZero",
-                                                "ThresholdedRelu"};
-  if (n.op->lowers_as<Movement>() || n.op->lowers_as<Element>()) return true;
-  return std::find(std::begin(kNames), std::end(kNames), n.op->name) != std::end(kNames);
-}
-/// Functions may be off by a few units of f32, and those that end in a difference by units of `base + |x|*by_input`.
-struct FunctionError {
-  double units = 0, base = 0, by_input = 0;
-  double growth = 0;  // the exponent is a product that was rounded: units of the result for each unit of x
-};
-FunctionError function_error(std::string_view name) {
-  static constexpr std::string_view kRelative[] = {"Exp", "Log",      "Sqrt", "Rsqrt", "Reciprocal", "Sigmoid",
-                                                   "Pow", "Softplus", "Mish", "Swish", "Div",        "Softsign"};
-  static constexpr std::string_view kAbsolute[] = {"Tanh",  "Erf",  "Sin",  "Cos",  "Tan",   "Asin",
-                                                   "Acos",  "Atan", "Sinh", "Cosh", "Asinh", "Acosh",
-                                                   "Atanh", "Elu",  "Selu", "Celu", "Log",   "HardSigmoid"};
-  if (name == "Swish") return {4, 0, 0, 2};
-  if (name == "Gelu" || name == "HardSwish") return {4, 0, 1};
-  if (std::find(std::begin(kAbsolute), std::end(kAbsolute), name) != std::end(kAbsolute)) return {4, 1, 0};
-  if (std::find(std::begin(kRelative), std::end(kRelative), name) != std::end(kRelative)) return {4, 0, 0};
-  return {};
-}
-/// What the node combines, for orders that go out of range on the way.
-TermOrder order_of(const Graph& g, const Node& n, DType type, int64_t terms) {
-  TermOrder order{.terms = terms, .type = compute_type(type)};
-  const auto* r = n.op->lowers_as<Reduction>();
-  if (n.op->name == "CumProd" || (r && r->form(*NodeView(g, n)).combine == Combine::Product))
-    order.combine = Combine::Product;
-  order.mean = n.op->name == "ReduceMean" || n.op->name == "Mean" || n.op->name == "AveragePool";
-  if (!is_float(type)) order.terms = 0;
-  return order;
-}
-/// By their size, the operands that are part of the kernel's text: no noise reaches them as operands.
-double numbers_in_text(const Graph& g, const Node& n) {
-  double size = 0;
-  for (ValueId v : n.inputs)
-    if (const auto& c = g.value(v).constant; c && c->count() == 1 && is_float(c->type())) size += std::abs(c->float_at(0));
-  return size;
-}
-/// How many terms an element of the node sums; 0 when it sums none.
-int64_t terms_of(const Graph& g, const Node& n) {
-  if (n.op->name.starts_with("Resize"))
-    return n.op->name == "Resize" ? 64 : 2400;  // weights follow from coordinates, which are rounded
-  if (n.op->name == "QuantizeTo") return 2;  // it divides, and then rounds: a tie may go either way
-  const NodeView view(g, n);
-  Shape extents;
-  if (auto* c = n.op->lowers_as<Contraction>()) {
-    for (const Expr& k : c->form(*view).k) extents.push_back(k.extent());
-  } else if (auto* r = n.op->lowers_as<Reduction>()) {
-    const ReductionForm form = r->form(*view);
-    if (form.combine != Combine::Sum && form.combine != Combine::Product) return 0;
-    extents = form.extents;
-  } else {
-    if (n.op->name == "Sum" || n.op->name == "Mean") return static_cast<int64_t>(n.inputs.size());
-    return n.op->name == "CumSum" || n.op->name == "CumProd" ? 64 : 0;
-  }
-  return std::max<int64_t>(1, element_count(extents).as_int().value_or(1));
-}
 Result<Graph> decomposed(const Graph& graph, const Sizes& sizes) {
   Graph g = INGOT_TRY(edit_graph(graph, with_sizes(sizes))).graph;
   PassContext ctx;
@@ -106,18 +36,25 @@ Result<Graph> decomposed(const Graph& graph, const Sizes& sizes) {
   g.compact();
   return g;
 }
-/// The second product of attention. Where its values are stored in 16 bits, tensor cores multiply them with weights of as many.
-bool follows_softmax(const Graph& g, const Node& n) {
-  const Node* from = n.op->name == "MatMul" ? g.producer(n.inputs[0]) : nullptr;
-  while (from && (from->op->name == "Cast" || from->op->name == "Where")) from = g.producer(from->inputs.back());
-  const Node* top = from && from->op->name == "Div" ? g.producer(from->inputs[0]) : nullptr;
-  return top && top->op->name == "Exp";
+/// The kernel of the first operand less the second.
+Result<NodeKernel> subtraction(Graph& g, const std::vector<ValueId>& operands) {
+  const ValueId difference = INGOT_TRY(GraphBuilder(g).add(*find_op("Sub"), operands));
+  return lower_node(g, *g.producer(difference));
 }
 Tensor widened(const Tensor& t) {
   if (!is_float(t.type())) return t;
   Tensor out(DType::F64, t.dims());
   for (int64_t i = 0; i < t.count(); ++i) out.set_float(i, t.float_at(i));
   return out;
+}
+
+/// On a grid as coarse as the value is off: what may be zero is, and what may be equal to a neighbour.
+double snapped(double v, double exact) {
+  const double off = std::abs(v - exact);
+  if (!(off > 0) || !std::isfinite(off)) return v;
+  if (off >= std::abs(exact)) return 0;
+  const double grid = std::exp2(std::ceil(std::log2(off)));
+  return std::nearbyint(exact / grid) * grid;
 }
 
 /// A root of a sum of squares that f32 holds: those overflow, and vanish, long before the root does.
@@ -140,10 +77,10 @@ class Noise {
 
 struct Expectation::Step {
   NodeKernel lowered;
+  std::optional<NodeKernel> subtracted;  // of operands that are compared for equality: their difference
   std::vector<ValueId> outputs;
   std::vector<DType> output_types, input_types;  // before widening
   std::vector<bool> constant_input;
-  std::vector<DType> shapes_of;
   int64_t terms = 0;
   TermOrder order;
   DType multiplied_as = DType::F32;  // how the first operand may be rounded on the way
@@ -152,15 +89,15 @@ struct Expectation::Step {
   std::vector<TensorType> types;
 };
 
-/// One evaluation. `amplitude` 0 and no rounding gives the exact values.
+/// One evaluation; as it begins, that of the exact values.
 struct Expectation::Pass {
   const Expectation& e;
-  double amplitude;
-  bool rounds;
   DType storage;
-  bool worst_order;
-  Noise noise;
-  std::map<ValueId, Tensor> values;
+  double amplitude = 0;
+  bool rounds = false, worst_order = false;
+  Pass* exact = nullptr;  // set: values that are off by as much as lies between them are equal
+  Noise noise{0};
+  std::map<ValueId, Tensor> values{};
 
   DType stored(DType t) const { return t == DType::F32 ? storage : t; }
   Tensor* get(ValueId v) {
@@ -219,8 +156,23 @@ struct Expectation::Pass {
       if (rounds && !silent && inner == unit_of(DType::F32) && std::abs(v) < 0x1p-126) v = 0;
       if (rounds && s.squares && inner > unit_of(DType::F64)) v = through_square(v);
       if (rounds) v = round_to_type(kept, v);
+      if (exact && !silent) v = snapped(v, exact->values.at(s.outputs[output]).float_at(i));
       t.set_float(i, v);
     }
+  }
+  Result<Tensor> subtract(const Step& s) {
+    std::vector<Tensor> operands;
+    for (ValueId v : s.subtracted->inputs) operands.push_back(*get(v));
+    return std::move(INGOT_TRY(run_kernel_alone(s.subtracted->kernel, operands, {{DType::F64, s.types[0].shape}}, {}))[0]);
+  }
+  /// Sets those elements of a comparison whose operands may be equal, also when one of them is not off at all.
+  Status equate(const Step& s) {
+    const Tensor now = INGOT_TRY(subtract(s)), then = INGOT_TRY(exact->subtract(s));
+    Tensor& result = values.at(s.outputs[0]);
+    for (int64_t i = 0; i < result.count(); ++i)
+      if (const double off = std::abs(now.float_at(i) - then.float_at(i)); off > 0 && off >= std::abs(then.float_at(i)))
+        result.set_int(i, 1);
+    return {};
   }
   Status run_step(const Step& s) {
     std::vector<Tensor> moved;
@@ -245,7 +197,7 @@ struct Expectation::Pass {
     if (worst_order) INGOT_TRY(apply_worst_order(s.order, s.lowered, {args.begin(), results}, {results, args.end()}));
     for (size_t i = 0; i < s.outputs.size(); ++i)
       if (amplitude > 0 || rounds) move_output(values.at(s.outputs[i]), s, i, args.empty() ? nullptr : args[0]);
-    return {};
+    return exact && s.subtracted ? equate(s) : Status{};
   }
   Result<std::vector<Tensor>> run() {
     for (size_t i = 0; i < e.inputs_.size(); ++i) values.emplace(e.wide_.inputs[i], e.inputs_[i]);
@@ -294,6 +246,7 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
     s.squares = n.op->name == "ReduceL2" || n.op->name == "LpPool";
     s.function = function_error(n.op->name);
     if (n.op->name == "Sum" || n.op->name == "Mean") s.function = {static_cast<double>(s.terms), numbers_in_text(e.wide_, n), 0, 0};
+    if (n.op->name == "Equal" && is_float(types.at(n.inputs[0]))) s.subtracted = INGOT_TRY(subtraction(e.wide_, n.inputs));
     e.steps_.push_back(std::move(s));
   }
   return e;
@@ -323,12 +276,12 @@ template <class Values> bool differ_in_class(const Values& exact, const Values& 
   }
   return false;
 }
-void widen_slack(ExpectedOutput& out, const Tensor& sample) {
+void widen_slack(ExpectedOutput& out, const Tensor& sample, double safety) {
   for (size_t i = 0; i < out.value.size(); ++i) {
     const double v = value_at(sample, static_cast<int64_t>(i)), want = out.value[i];
     if (class_of(v) != class_of(want)) out.slack[i] = NAN;
     else if (class_of(v) == 0 && !std::isnan(out.slack[i]))
-      out.slack[i] = std::max(out.slack[i], kSafety * std::abs(difference(sample, out, i)));
+      out.slack[i] = std::max(out.slack[i], safety * std::abs(difference(sample, out, i)));
   }
 }
 void finish(ExpectedOutput& out) {
@@ -353,7 +306,7 @@ void finish(ExpectedOutput& out) {
 }  // namespace
 
 Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o) const {
-  Pass plain{*this, 0, false, o.storage, false, Noise(0), {}};
+  Pass plain{*this, o.storage};
   const std::vector<Tensor> exact = INGOT_TRY(plain.run());
   bool differ = false;
   std::vector<ExpectedOutput> outputs(exact.size());
@@ -367,15 +320,14 @@ Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o)
     outputs[k].slack.assign(outputs[k].value.size(), 0);
   }
   for (int sample = 0; sample <= o.samples; ++sample) {
-    Pass pass{*this,
-              sample ? o.amplitude : 0,
-              sample % 2 == 0,
-              o.storage,
-              sample == 2,
-              Noise(o.seed * 1000 + static_cast<uint64_t>(sample)),
-              {}};
+    const bool far = sample > 0 && sample % 4 % 3 == 0;  // the safety is in the noise
+    Pass pass{*this, o.storage};
+    pass.amplitude = sample ? o.amplitude * (far ? kSafety : 1) : 0;
+    pass.rounds = sample % 2 == 0, pass.worst_order = sample == 2;
+    if (sample % 4 == 3) pass.exact = &plain;
+    pass.noise = Noise(o.seed * 1000 + static_cast<uint64_t>(sample));
     const std::vector<Tensor> got = INGOT_TRY(pass.run());
-    for (size_t k = 0; k < got.size(); ++k) widen_slack(outputs[k], got[k]);
+    for (size_t k = 0; k < got.size(); ++k) widen_slack(outputs[k], got[k], far ? 1 : kSafety);
     differ = differ || differ_in_class(plain.values, pass.values);
   }
   // A NaN of what may be NaN by chance is no evidence that it has to be one: log(x) is, too, where x is just below 0.

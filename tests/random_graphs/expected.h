@@ -5,9 +5,14 @@
 // factors moved into weights all change intermediate values by a few units in the last place of their types. So the f64
 // computation is repeated with every intermediate value moved at random by as much, operands of sums by more; the spread
 // that an output element shows is its own condition, and its tolerance is a small multiple of it. Cancellation,
-// large exponents and comparisons near a tie widen exactly the elements that they touch. One repetition takes the terms of
-// sums and products in the order that goes out of range, if there is one. Where the repetitions do not agree
-// on whether the element is finite (f16 values near their limit), nothing is known of it, and it is counted as such.
+// large exponents and comparisons near a tie widen exactly the elements that they touch.
+//
+// Some repetitions have that multiple in their noise instead: whether a step (a comparison, a rounding, which of several is the
+// largest) or a bend (the flat part of tanh) is within reach depends on how far off its operand may be, and does not grow
+// with its result. In half of those, what is off by as much as lies between it and zero, or the other operand of Equal, becomes
+// equal to it, as values do that are rounded alike. One repetition takes the terms of sums and products in the order that
+// goes out of range, if there is one. Where the repetitions do not agree on whether the element is finite (f16 values near
+// their limit), nothing is known of it, and it is counted as such.
 #pragma once
 
 #include <map>
@@ -27,7 +32,7 @@ struct ExpectedOutput {
 };
 
 struct NoiseOptions {
-  int samples = 4;
+  int samples = 6;
   double amplitude = 1;  // units in the last place
   DType storage = DType::F32;  // what f32 values may be rounded to between kernels: --precision
   uint64_t seed = 1;
