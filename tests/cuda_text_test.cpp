@@ -1,5 +1,7 @@
 // CUDA text of hand-made kernels: deterministic and named by content; compiled by NVRTC for every architecture without
 // spills; executed by the emulator and compared with the interpreter, at odd sizes and under many schedules.
+#include <set>
+
 #include <catch2/catch.hpp>
 
 #include <fmt/format.h>
@@ -8,6 +10,7 @@
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/plan_cuda.h"
+#include "codegen/cuda/tuning_candidates.h"
 #include "codegen/kernel/attention_masks.h"
 #include "compiler/expr/combine.h"
 #include "compiler/expr/simplify.h"
@@ -172,6 +175,46 @@ TEST_CASE("attention compiles without spills", "[nvrtc]") {
     check_compiles(sample, {"sm_80", "sm_86", "sm_120"}, cuda_traits(80));
     check_compiles(sample, {"sm_90a"}, cuda_traits(90));
   }
+}
+
+/// The operand of the only instruction of this name.
+static int operand_of(const std::string& ptx, const std::string& instruction) {
+  const size_t at = ptx.find(instruction);
+  REQUIRE(at != std::string::npos);
+  CHECK(ptx.find(instruction, at + 1) == std::string::npos);
+  return std::stoi(ptx.substr(at + instruction.size()));
+}
+
+// A warpgroup that asks for more waits for ever, and only on a GPU.
+TEST_CASE("warps together ask for no more registers than their launch has", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  TargetTraits tf32 = cuda_traits(90);
+  tf32.allow_tf32 = true;
+  std::set<std::tuple<bool, MultiplyUnit, int>> seen;
+  for (const Sample& sample :
+       {attention(12, 512, 512, 64, 64, DType::F16, true), attention(12, 512, 512, 64, 64, DType::F32, false),
+        matmul(1, 4096, 4096, 1024, false, true, DType::F16), matmul(1, 4096, 4096, 1024, false, true, DType::F32)}) {
+    for (const TargetTraits& traits : {cuda_traits(90), tf32}) {
+      const PlannedKernel planned = plan_kernel(sample.kernel, traits);
+      for (const Schedule& s : tuning_candidates(planned, traits, {}, 60).schedules) {
+        const bool attends = s.kind == Schedule::Kind::Attention;
+        if (!s.tile.boxes || s.tile.groups() < 2 || !seen.insert({attends, s.unit, s.tile.groups()}).second) continue;
+        auto emitted = emit_cuda(planned.kernel, traits, s);
+        REQUIRE(emitted.ok());
+        INFO(sample.name << ", " << to_string(s));
+        auto ptx = compile_nvrtc(emitted->source, emitted->name, "ptx_90a");
+        auto cubin = compile_nvrtc(emitted->source, emitted->name, "sm_90a");
+        REQUIRE(ptx.ok());
+        REQUIRE(cubin.ok());
+        const std::string text(reinterpret_cast<const char*>(ptx->code.data()), ptx->code.size());
+        const int multiplying = s.tile.groups() * 128;
+        CHECK(operand_of(text, "setmaxnreg.inc.sync.aligned.u32 ") * multiplying +
+                  operand_of(text, "setmaxnreg.dec.sync.aligned.u32 ") * (s.threads - multiplying) <=
+              cubin->registers * s.threads);
+      }
+    }
+  }
+  CHECK(seen.size() >= 10);
 }
 
 TEST_CASE("chains and groups of rows compile without spills", "[nvrtc]") {
@@ -506,11 +549,17 @@ TEST_CASE("attention whose operands arrive as boxes", "[emulated]") {
   const auto check_attention = [](const Sample& sample, int m, int n, int stages) {
     Schedule s;
     s.kind = Schedule::Kind::Attention;
-    s.unit = sample.kernel.attend()->q_type == DType::BF16 ? MultiplyUnit::BF16 : MultiplyUnit::F16;
+    const DType type = sample.kernel.attend()->q_type;
+    s.unit = type == DType::BF16 ? MultiplyUnit::BF16 : type == DType::F16 ? MultiplyUnit::F16 : MultiplyUnit::Tf32x3;
     s.tile = {.m = m, .n = n, .warp_m = 64, .warp_n = n, .stages = stages, .warpgroups = true, .boxes = true};
     s.threads = s.tile.threads();
     s.most_blocks = 3;
     check_schedule(sample, s);
+    if (type != DType::F32 || !sample.planted.empty()) return;
+    Sample rounded = sample;
+    rounded.tolerance = 2e-3;
+    s.unit = MultiplyUnit::Tf32;
+    check_schedule(rounded, s);
   };
   for (const bool scaled : {true, false}) {
     check_attention(attention(4, 20, 70, 64, 64, DType::F16, false, scaled), 64, 64, 2);
@@ -521,6 +570,10 @@ TEST_CASE("attention whose operands arrive as boxes", "[emulated]") {
   check_attention(attention(1, 17, 140, 128, 128, DType::F16, false), 128, 128, 2);
   check_attention(attention(1, 70, 70, 256, 256, DType::F16, false), 128, 64, 2);
   check_attention(attention(4, 30, 40, 16, 16, DType::F16, false), 64, 64, 4);
+  check_attention(attention(4, 150, 170, 64, 64, DType::F32, false), 128, 64, 2);
+  check_attention(attention(2, 150, 119, 32, 48, DType::F32, true, true), 128, 96, 2);
+  check_attention(attention(3, 20, 40, 20, 12, DType::F32, false), 128, 32, 4);  // the second warpgroup has no queries
+  check_attention(extreme_attention(140, 150, 32, 16), 128, 64, 2);
 }
 
 TEST_CASE("attention stops at the last key that a row can see", "[emulated]") {

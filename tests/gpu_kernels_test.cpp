@@ -308,11 +308,24 @@ TEST_CASE("attention with few queries, and with masks, on a GPU", "[gpu]") {
       {.batch = 40, .heads = 1, .key_heads = 1, .m = 150, .n = 150, .k = 32, .d = 32, .sees = Sees::Causal, .biased = true},
       {.batch = 3, .m = 1, .n = 300, .open = true},
       {.batch = 2, .m = 90, .n = 200, .sees = Sees::Length, .open = true},
+      {.batch = 1, .heads = 2, .m = 300, .n = 330, .k = 64, .d = 64, .type = DType::F32, .sees = Sees::Causal},
+      {.batch = 2, .heads = 2, .m = 150, .n = 170, .k = 40, .d = 48, .type = DType::F32, .biased = true},
+      {.batch = 1, .heads = 2, .m = 140, .n = 300, .k = 128, .d = 128, .type = DType::F32},
+      {.batch = 2, .heads = 2, .key_heads = 2, .m = 140, .n = 450, .k = 128, .d = 128},
   };
+  TargetTraits tf32 = gpu->traits;
+  tf32.allow_tf32 = true;
   Jobs jobs(*gpu);
   for (const Decoding& x : cases) {
-    const Sample* sample = jobs.add(decoding(x));
-    for (const TargetTraits& traits : {gpu->traits, cuda_traits(80)}) {
+    const Sample* exact = jobs.add(decoding(x));
+    for (const TargetTraits& traits : {gpu->traits, cuda_traits(80), tf32}) {
+      if (traits.allow_tf32 && x.type != DType::F32) continue;
+      const Sample* sample = exact;
+      if (traits.allow_tf32) {
+        Sample rounded = *exact;
+        rounded.tolerance = 2e-3;
+        sample = jobs.add(std::move(rounded));
+      }
       const PlannedKernel planned = plan_kernel(sample->kernel, traits);
       std::vector<Schedule> schedules = tuning_candidates(planned, traits, DimValues(sample->dims.begin(), sample->dims.end())).schedules;
       if (schedules.empty()) schedules = planned.forms;
@@ -353,6 +366,9 @@ TEST_CASE("a kernel of each kind on a GPU", "[gpu][sanitizer]") {
       rows_matmul(2001, 24, 144, DType::F16, 49, true),
       attention(2, 70, 70, 64, 64, DType::F16, true),
       attention(2, 33, 40, 32, 32, DType::F32, false),
+      attention(3, 150, 170, 64, 64, DType::F32, true),
+      attention(2, 150, 119, 80, 48, DType::F32, false, true),
+      extreme_attention(140, 150, 32, 16),
       decoding({.batch = 2, .n = 300, .sees = Sees::Length}),
       decoding({.batch = 3, .heads = 2, .key_heads = 1, .m = 200, .n = 200, .sees = Sees::Causal}),
       byte_matmul(1, 70, 72, 96, false, true, {DType::U8, DType::I8}, ByteResult::Bytes),

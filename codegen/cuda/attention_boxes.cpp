@@ -8,13 +8,13 @@ namespace ingot {
 namespace {
 
 /// A map of rows, and behind them of every place where a batch index may start: 16 bytes apart.
-BoxMap map_of(const Kernel& kernel, const OperandRows& x, DType element, int64_t rows) {
+BoxMap map_of(const Kernel& kernel, const OperandRows& x, DType element, bool exact, int64_t rows) {
   const auto size = static_cast<int64_t>(size_of(element));
   const Expr count = product(kernel.buffers[static_cast<size_t>(x.buffer)].shape);
   const Expr reach = (x.rows - 1) * x.row_stride + x.columns;
   BoxMap map;
   map.buffer = x.buffer;
-  map.type = element;
+  map.type = exact ? DType::I32 : element;  // f32 is rounded to tf32 on its way
   map.offset = Expr(0);
   map.extents = {x.columns, x.rows, simplify(max(floor_div(count - reach, Expr(16 / size)), Expr(0)) + 1)};
   map.strides = {simplify(x.row_stride * size), Expr(16)};
@@ -54,8 +54,9 @@ std::optional<AttentionRows> attention_rows(const Kernel& kernel, DType element)
 std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& s) {
   const DType element = element_of(s.unit);
   const AttentionRows rows = *attention_rows(kernel, element);
-  return {map_of(kernel, rows.q, element, s.tile.m), map_of(kernel, rows.key, element, s.tile.n),
-          map_of(kernel, rows.value, element, s.tile.n)};
+  const bool exact = s.unit == MultiplyUnit::Tf32x3;
+  return {map_of(kernel, rows.q, element, exact, s.tile.m), map_of(kernel, rows.key, element, exact, s.tile.n),
+          map_of(kernel, rows.value, element, exact, s.tile.n)};
 }
 
 }  // namespace ingot

@@ -93,8 +93,10 @@ double estimated_cycles(const FewQueries& p, const TargetTraits& target, const M
   const double share = machine.memory_bytes * machine.sms / std::min(blocks, machine.sms);
   const double rate = std::min({32.0, ahead / 1200, share});
   const double work = instructions(p, t) * std::max(kAlone, together * t.threads() / 128) + 150;
-  const double step = std::max(together * bytes / rate, work) + work / 5;  // neither hides the other entirely
-  return std::ceil(busiest / together) * (steps * step + 1500) + 2500 + (cluster > 1 ? 1200 : 0) + 80.0 * t.k_warps;
+  const double step = std::max(together * bytes / rate, work) + work / 8;  // neither hides the other entirely
+  // Where several blocks have place on an SM, those of the next kernel take some of it early, and the rest is filled unevenly.
+  const double uneven = together > 1 ? 1.1 : 1.0;
+  return std::ceil(busiest / together) * (steps * step * uneven + 1500) + 2500 + (cluster > 1 ? 400 : 0) + 150.0 * t.k_warps;
 }
 
 }  // namespace
@@ -154,9 +156,9 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
                   .k_warps = key_warps,
                   .stages = stages};
         s.threads = s.tile.threads();
-        const int bytes = attention_details(kernel, s).shared_bytes;
-        if (bytes > target.shared_bytes) continue;
         for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
+          const int bytes = attention_details(kernel, s).shared_bytes;
+          if (bytes > target.shared_bytes) continue;
           const bool taken =
               forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
           if (taken) return {{s, 1}};

@@ -87,8 +87,8 @@ void AttentionPrinter::print_plan() {
   out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, head = {}, tile_d = {}, threads = {};", t.m,
                         t.n, d.head, d.columns, schedule_.threads));
   if (t.boxes) {
-    out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, groups = {}, chunk = {};", t.stages,
-                          d.q_stages, t.groups(), d.chunk));
+    out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, arriving = {}, groups = {}, chunk = {};",
+                          t.stages, d.q_stages, d.arriving, t.groups(), d.chunk));
     out_.line(fmt::format("static constexpr i64 section_bytes = {};", kSectionBytes));
   } else {
     out_.line(fmt::format("static constexpr int stages = {}, key_warps = {}, cluster_k = {};", t.stages, t.k_warps,
@@ -112,7 +112,8 @@ void AttentionPrinter::print_limit(const char* name, const Expr& bound) {
       one.split(attend_.batch, "batch", as_body(bound));
       one.split(attend_.m, "m", as_body(bound));
     }
-    one.writer().line(fmt::format("return {};", bound.valid() ? fmt::format("key_limit({}, n_end)", one.value(bound)) : "n_end"));
+    one.writer().line(
+        fmt::format("return {};", bound.valid() ? fmt::format("key_limit({}, n_end)", one.value(bound)) : "n_end"));
   }
   splice(one);
 }

@@ -57,7 +57,7 @@ extern "C" void emu_cluster_arrive() {
   u32 n = 0;
   for (auto& c : rt.ctas) n += c->threads;
   if (++b.arrived == n) {
-    for (auto& w : rt.warps) w->vc.join(b.vc);
+    rt.cluster_done = b.vc;
     for (Fiber* x : b.waiters) wake(x);
     b.waiters.clear();
     b.arrived = 0;
@@ -76,11 +76,21 @@ extern "C" void emu_cluster_wait() {
     rt.cluster_bar.waiters.push_back(&f);
     block(Wait::Cluster, 0, 0);
   }
+  f.warp->vc.join(rt.cluster_done);  // an arrival alone orders nothing for who arrives
 }
 extern "C" u32 emu_cluster_rank() { return me().warp->cta->rank; }
 extern "C" void emu_setmaxnreg(int n) {
   HERE();
   if (n < 24 || n > 256 || n % 8) fault("bad-setmaxnreg", "%d registers", n);
+  // A warp that asks for more waits until others have given as many back. Once all have asked, what they have together must be
+  // no more than the launch had: with one block an SM, as many as four register files hold for their warps.
+  Warp& w = *me().warp;
+  w.registers = (u32)n;
+  const u32 warps = rt.warps_per_block, launch = 65536 / ((warps + 3) / 4 * 128) / 8 * 8;
+  u32 asked = 0, together = 0;
+  for (const Warp* x : w.cta->warps) asked += x->registers > 0, together += x->registers;
+  if (me().lane == 0 && asked == warps && together > launch * warps)
+    fault("too-many-registers", "%u warps ask for %u registers a lane, the launch has %u", warps, together, launch * warps);
 }
 
 // ---- warp collectives ----

@@ -123,6 +123,7 @@ struct WgSig {
 struct Warp {
   struct Cta* cta;
   u32 idx, agent, alive, ready;
+  u32 registers = 0;  // that a thread of it has asked for; 0: has not asked
   int pos;
   Clocks vc;
   u32 arrived = 0;
@@ -197,6 +198,7 @@ struct Runtime {
   std::vector<AsyncOp*> queue;
   std::vector<std::unique_ptr<AsyncOp>> ops;
   NamedBar cluster_bar;
+  Clocks cluster_done;  // what its last phase ordered, for those that wait
   u32 cluster_phase = 0;
   u32 timeouts = 0;  // of try_wait, without any success between
   Fiber* cur = nullptr;

@@ -85,8 +85,11 @@ constexpr const char* kSplit = "prelude/split_product.cuh";  // included by kBox
 constexpr const char* kProduct = "prelude/wgmma_product.cuh";  // included by kWgmma and kBoxes
 constexpr const char* kAttention = "prelude/attention.cuh";
 constexpr const char* kMmaOperand = "prelude/mma_operand.cuh";  // included by kMma
-constexpr const char* kResults = "prelude/warp_results.cuh";    // included by kBoxes
+constexpr const char* kResults = "prelude/warp_results.cuh";    // included by kBoxes and kAttentionMemory
 constexpr const char* kAttentionBoxes = "prelude/attention_boxes.cuh";
+constexpr const char* kJoined = "prelude/joined_parts.cuh";  // included by kAttention
+constexpr const char* kWide = "prelude/attention_wide.cuh";  // included by kAttentionBoxes
+constexpr const char* kAttentionMemory = "prelude/attention_memory.cuh";  // included by kAttentionBoxes and kWide
 constexpr const char* kSoftmax = "prelude/online_softmax.cuh";  // included by both forms of attention
 constexpr const char* kTile = "prelude/contraction_tile.cuh";   // included by kMma
 
@@ -96,7 +99,8 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
   bool is_there = !*fault.file;
-  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kRowParts, kAttention, kAttentionBoxes, kSplit, kProduct,
+  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kRowParts, kAttention, kJoined, kAttentionBoxes,
+                           kWide, kAttentionMemory, kSplit, kProduct,
                            kChanged}) {  // what it includes is planted into its text
     if (source.find(fmt::format("#include \"{}\"", file)) == std::string::npos) continue;
     source = inlined(source, file);
@@ -468,19 +472,22 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
   schedule.threads = schedule.tile.threads();
   schedule.most_blocks = 1;  // so that it has more tiles than stages
   const Fault faults[] = {
-      {"a stage is filled before it is free", kAttentionBoxes, "mbar_wait(empty(), phase ^ 1);", "", "race"},
-      {"products do not wait for a stage", kAttentionBoxes, "mbar_wait(full(), phase);", "", "race"},
+      {"a stage is filled before it is free", kAttentionMemory, "mbar_wait(empty(), phase ^ 1);", "", "race"},
+      {"products do not wait for a stage", kAttentionMemory, "mbar_wait(full(), phase);", "", "race"},
+      {"the next keys are not waited for", kAttentionBoxes, "if (kAhead && steps > 1) memory.wait_keys();", "", "race"},
       {"keys are free while they are multiplied", kAttentionBoxes, "      wgmma_wait<1>();", "",
        "wgmma-accumulator-touched"},
       {"values are free while they are multiplied", kAttentionBoxes,
-       "      wgmma_wait<0>();\n      wgmma_results(this->acc);\n      wgmma_operands", "      wgmma_operands",
+       "    wgmma_wait<0>();\n    Products::finish_values", "    Products::finish_values",
        "wgmma-accumulator-touched"},
-      {"queries are given back twice", kAttentionBoxes, "    memory.queries.wait_full();\n    memory.keys",
-       "    memory.queries.wait_full();\n    memory.queries.release();\n    memory.keys", "deadlock"},
-      {"queries are not given back", kAttentionBoxes, "    memory.queries.release();\n    memory.values",
-       "    memory.values", "deadlock"},
-      {"the barriers' start is not fenced", kAttentionBoxes, "fence_mbar_init();", "", "not-fenced"},
+      {"queries are given back twice", kAttentionBoxes, "    memory.queries.wait_full();\n    this->begin",
+       "    memory.queries.wait_full();\n    memory.queries.release();\n    this->begin", "deadlock"},
+      {"queries are not given back", kAttentionBoxes, "    memory.queries.release();\n    start_values",
+       "    start_values", "deadlock"},
+      {"the barriers' start is not fenced", kAttentionMemory, "fence_mbar_init();", "", "not-fenced"},
       {"earlier results keep their scale", kAttentionBoxes, "this->rescale(scale);", "", "wrong"},
+      {"warpgroups ask for more registers than a block has", kResults, "setmaxnreg_inc<232>();", "setmaxnreg_inc<240>();",
+       "too-many-registers"},
       {"every warpgroup takes the same queries", kAttentionBoxes, "memory.query_stage() + group * 64 * 128",
        "memory.query_stage()", "wrong"},
       {"keys behind the last count", kSoftmax, "All || n < n_end ? score", "true ? score", "global-out-of-bounds"},
@@ -489,6 +496,40 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
   plant(attention(3, 50, 90, 64, 64, DType::F16, false),
         {"a warpgroup without queries gives nothing back", kAttentionBoxes, "pass(steps - own);", "", "deadlock"}, &schedule);
+}
+
+TEST_CASE("faults in attention of f32 by boxes", "[emulated]") {
+  Schedule schedule;
+  schedule.kind = Schedule::Kind::Attention;
+  schedule.unit = MultiplyUnit::Tf32x3;
+  schedule.tile = {
+      .m = 128, .n = 32, .k = 32, .warp_m = 64, .warp_n = 32, .stages = 2, .warpgroups = true, .boxes = true};
+  schedule.threads = schedule.tile.threads();
+  schedule.most_blocks = 1;
+  const Fault faults[] = {
+      {"values are turned before they arrive", kWide, "memory.arriving.wait_full();", "", "race"},
+      {"values are turned into a stage that is multiplied", kWide, "memory.values.wait_empty();", "", "race"},
+      {"tensor cores do not see what was written", kWide, "fence_proxy_async();\n    warp_sync();", "warp_sync();", "missing-proxy-fence"},
+      {"one lane speaks for a warp that is not done", kWide, "fence_proxy_async();\n    warp_sync();", "fence_proxy_async();", "race"},
+      {"the small part of the keys is not waited for", kAttentionMemory, "kSplit ? keys_whole() : keys.full()", "keys.full()", "race"},
+      {"keys in the order of memory", kWide, "bits_as<u32>(w[2]), bits_as<u32>(w[1])", "bits_as<u32>(w[1]), bits_as<u32>(w[2])", "wrong"},
+      {"values have no small part", kWide, "sts(at + Memory::kTurned, out);", "", "uninitialised"},
+      {"queries have no small part", kWide, "sts(small_rows() + at, words);", "", "uninitialised"},
+      {"small parts of queries are not waited for", kWide, "bar_sync(1 + group, 128);  // and it is all there", "", "race"},
+      {"sums of earlier steps keep their scale", kWide, "fmaf(this->acc[i], step_scale[i / 2 % 2], step_sums[i])",
+       "this->acc[i] + step_sums[i]", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(attention(3, 140, 90, 32, 32, DType::F32, false), fault, &schedule);
+  plant(attention(3, 140, 90, 32, 32, DType::F32, false),
+        {"warps of f32 ask for more registers than a block has", kAttentionBoxes, "setmaxnreg_inc<224>", "setmaxnreg_inc<232>",
+         "too-many-registers"}, &schedule);
+  const Fault extremes[] = {
+      {"mixed terms of an infinite query or key count", kWide, "if (!warp_any(none || other)) break;", "break;", "wrong"},
+      {"small parts of queries are written while they are multiplied", kWide, "bar_sync(1 + group, 128);  // all four", "// all four", "race"},
+      {"lanes still read what their warp has given back", kWide, "warp_sync();  // all lanes have read the values", "", "race"},
+      {"mixed terms of an infinite value count", kWide, "add_carefully(slot);", "{}", "wrong"},
+  };
+  for (const Fault& fault : extremes) plant(extreme_attention(140, 90, 32, 16), fault, &schedule);
 }
 
 TEST_CASE("faults where keys are divided", "[emulated]") {
@@ -503,16 +544,15 @@ TEST_CASE("faults where keys are divided", "[emulated]") {
       {"one copy too few is waited for", kAttention, "cp_async_wait<2 * kAhead - 1>();\n      cta_sync();  // these",
        "cp_async_wait<2 * kAhead>();\n      cta_sync();  // these", "race"},
       {"a stage is filled while it is multiplied", kAttention, "slot == 0 ? kAhead : slot - 1", "slot", "race"},
-      {"sums of other blocks are read too early", kSoftmax, "if constexpr (Cluster > 1) cluster_sync();\n    else cta_sync();",
-       "cta_sync();", "race"},
-      {"sums lie where results are put", kAttention, "shared + Plan::tile_m * Results::kRow", "shared", "race"},
-      {"warps put their results at once", kAttention, "if (!kCluster || part + 1 < Plan::key_warps) cta_sync();", "", "race"},
-      {"results of other blocks are read too early", kAttention,
-       "if constexpr (kCluster) cluster_sync();\n    Results", "Results", "race"},
-      {"the next keys arrive while another block reads", kAttention,
-       "if constexpr (kCluster) cluster_sync();\n    else cta_sync();", "cta_sync();", "race"},
-      {"parts keep scales of their own", kSoftmax, "divide<NoLogit>(h, fast_exp2(fmaf(top[h], kFactor, -base)), all);",
-       "divide<NoLogit>(h, 1.0f, all);", "wrong"},
+      {"parts of other warps are read too early", kJoined, "cta_sync();\n    if constexpr (kBlocks == 1)",
+       "if constexpr (kBlocks == 1)", "race"},
+      {"parts of other blocks are read too early", kJoined, "send(m_end - m0);\n      cluster_sync();", "send(m_end - m0);\n      cta_sync();", "race"},
+      {"what arrived is overwritten while it is read", kJoined,
+       "cluster_wait();  // what has arrived in the round before has been read\n      send(m_end - m0);\n      cluster_sync();",
+       "send(m_end - m0);\n      cluster_wait();\n      cluster_sync();", "race"},
+      {"another block's part arrives where a stage is", kAttention, "kStages > Joined::kBytes ? kStages : Joined::kBytes", "0u", "race"},
+      {"parts keep scales of their own", kJoined, "const float scale = fast_exp2(pair[p][0] - base);", "const float scale = 1;", "wrong"},
+      {"a part is taken for another block's", kJoined, "rank * kOwnRows + r % kOwnRows", "r % kOwnRows", "race"},
       {"every block takes the same keys", kAttention, "(Index)cluster_rank() : (Index)0", "(Index)0 : (Index)0", "wrong"},
       {"every warp takes the same keys", kAttention, "return part() * kWarpKeys;", "return 0;", "wrong"},
   };
@@ -531,7 +571,7 @@ TEST_CASE("faults in loops over keys that end early", "[emulated]") {
       {"keys that a warpgroup does not see stay full", kAttentionBoxes, "pass(steps - own);", "", "deadlock"},
       {"masks are left out a row too early", "", "int n_end) const {\n    return key_limit(m + 1, n_end);\n  }\n  INGOT_DEV float plain",
        "int n_end) const {\n    return key_limit(m + 60, n_end);\n  }\n  INGOT_DEV float plain", "wrong"},
-      {"a block has the tiles of another", kAttentionBoxes, "gridDim.x - 1 - blockIdx.x : blockIdx.x", "blockIdx.x - 1 : blockIdx.x", "wrong"},
+      {"a block has the tiles of another", kAttentionMemory, "gridDim.x - 1 - blockIdx.x : blockIdx.x", "blockIdx.x - 1 : blockIdx.x", "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
 }

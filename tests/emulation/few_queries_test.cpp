@@ -179,10 +179,20 @@ TEST_CASE("attention with few queries compiles without spills", "[nvrtc]") {
         Decoding{.batch = 1, .heads = 8, .key_heads = 8, .n = 1024, .k = 128, .d = 128, .type = DType::F32},
         Decoding{.batch = 8, .heads = 12, .key_heads = 12, .m = 512, .n = 512, .k = 64, .d = 64, .sees = Sees::Causal},
         Decoding{.batch = 8, .m = 512, .n = 900, .k = 128, .d = 128, .sees = Sees::CausalLength},
-        Decoding{.batch = 8, .m = 512, .n = 900, .k = 64, .d = 64, .sees = Sees::Causal, .biased = true}}) {
+        Decoding{.batch = 8, .m = 512, .n = 900, .k = 64, .d = 64, .sees = Sees::Causal, .biased = true},
+        Decoding{.batch = 8, .m = 512, .n = 512, .k = 64, .d = 64, .type = DType::F32},
+        Decoding{.batch = 8, .m = 512, .n = 900, .k = 64, .d = 64, .type = DType::F32, .sees = Sees::CausalLength},
+        Decoding{.batch = 8, .m = 512, .n = 900, .k = 64, .d = 64, .type = DType::F32, .biased = true},
+        Decoding{.batch = 8, .m = 512, .n = 512, .k = 128, .d = 128, .type = DType::F32, .sees = Sees::Causal}}) {
     const Sample sample = decoding(x);
-    for (const auto& [target, capability] : {std::pair{"sm_80", 80}, {"sm_86", 86}, {"sm_90a", 90}, {"sm_120", 120}}) {
-      const TargetTraits traits = cuda_traits(capability);
+    for (const auto& [target, capability, tf32] : {std::tuple{"sm_80", 80, false},
+                                                   {"sm_86", 86, false},
+                                                   {"sm_90a", 90, false},
+                                                   {"sm_90a", 90, true},
+                                                   {"sm_120", 120, false}}) {
+      if (tf32 && x.type != DType::F32) continue;
+      TargetTraits traits = cuda_traits(capability);
+      traits.allow_tf32 = tf32;
       const PlannedKernel planned = plan_kernel(sample.kernel, traits);
       std::vector<Schedule> schedules = planned.forms;
       if (capability == 90) schedules = tuning_candidates(planned, traits, {}, 4).schedules;

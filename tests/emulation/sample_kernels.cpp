@@ -457,6 +457,22 @@ Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DTy
                                : 1e-5};
 }
 
+Sample extreme_attention(int64_t m, int64_t n, int64_t kk, int64_t d) {
+  Sample s = attention(4, m, n, kk, d, DType::F32, false, true);
+  const auto plant = [&](int buffer, int64_t batch, int64_t row, int64_t column, uint32_t bits) {
+    const int64_t rows = buffer == 0 ? m : n, columns = buffer == 2 ? d : kk;
+    s.planted.push_back({buffer, (batch * rows + row) * columns + column, bits});
+  };
+  plant(0, 0, 3, 5, 0x7f800000);  // all logits of a row are infinite or NaN
+  plant(0, 0, m - 1, 1, 0x7f800001);
+  plant(1, 1, 7, 3, 0x7f800000);  // every row has an infinite logit, of either sign
+  plant(2, 2, 9, 4, 0x7f800000);
+  plant(2, 2, n - 1, 5, 0xff800000);
+  plant(2, 3, 1, d - 1, 0x7fffffff);
+  s.name = "extreme_" + s.name;
+  return s;
+}
+
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
             DType type, int64_t present) {
   const int64_t pad = filter / 2, p = (h + 2 * pad - filter) / stride + 1, q = (w + 2 * pad - filter) / stride + 1;

@@ -67,5 +67,6 @@ Sample activated_matmul(int64_t m, int64_t n, int64_t k, DType type, bool b_tran
 /// softmax(q k' / 4 + mask) v + bias: [batch, m, k], [batch, n, k], [batch, n, d], the mask [m, n], the bias [d].
 /// `strided`: heads lie side by side in rows of all batches, as after a joined projection. `scaled`: without the mask.
 Sample attention(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t d, DType type, bool strided, bool scaled = false);
+Sample extreme_attention(int64_t m, int64_t n, int64_t k, int64_t d);  // of four batch indices: infinities and NaN in q, key and value
 
 }  // namespace ingot::samples

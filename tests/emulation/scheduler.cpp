@@ -193,6 +193,7 @@ static void start_threads(unsigned r, Dim3 first, Dim3 block, size_t dyn, char* 
     const u32 lanes = std::min(32u, n - i * 32);
     w.cta = &c;
     w.idx = i;
+    w.registers = 0;
     w.agent = c.agent0 + i;
     w.alive = w.ready = lanes == 32 ? ~0u : (1u << lanes) - 1;
     w.pos = -1;

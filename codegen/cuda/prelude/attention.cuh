@@ -20,6 +20,7 @@
 // With few queries the keys are what is divided: among warps, and among blocks.
 #pragma once
 #include "prelude/contraction_mma.cuh"
+#include "prelude/joined_parts.cuh"
 #include "prelude/online_softmax.cuh"
 
 template <class Plan> struct QueryPlan : Plan {
@@ -132,13 +133,16 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
   typedef MmaOperand<ValuePlan<Plan>, PrologueV, Plan::tile_d, false, Plan::v_vector, Plan::v_raw, false> OperandV;
   typedef AttentionTile<Plan, OperandQ, OperandK, OperandV> Tile;
   typedef ResultTile<AttentionResult<Plan>> Results;
-  constexpr bool kCluster = Plan::cluster_k > 1, kJoins = kCluster || Plan::key_warps > 1;
+  typedef JoinedParts<Plan> Joined;
+  constexpr bool kCluster = Plan::cluster_k > 1;
+  constexpr u32 kStages = OperandQ::kBytes + Plan::stages * (OperandK::kBytes + OperandV::kBytes);
   constexpr int kAhead = Plan::stages - 1;
   const Index m0 = (Index)(blockIdx.x / Plan::cluster_k) * Plan::tile_m;
   const Index first = kCluster ? (Index)cluster_rank() : (Index)0;
   const u32 keys = shared + OperandQ::kBytes, values = keys + Plan::stages * OperandK::kBytes;
   for (Index batch = blockIdx.z; batch < batches; batch += gridDim.z) {
     const Index n_stop = score.reach(batch, (m0 + Plan::tile_m < m_end ? m0 + Plan::tile_m : m_end) - 1, n_end);
+    if constexpr (kCluster) cluster_arrive();
     OperandQ in_q;
     OperandK in_k;
     OperandV in_v;
@@ -174,7 +178,7 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
       float scale[2];
       tile.logits(score, batch, m0, step * Plan::tile_n + Tile::first_key(), m_end, n_stop);
       tile.template weights<Score>(scale);
-      tile.rescale(scale);
+      tile.rescale_if_larger(scale);
       cp_async_wait<2 * kAhead - 1>();
       cta_sync();  // and now the values
       load_values(step + kAhead * Plan::cluster_k, next);
@@ -183,25 +187,18 @@ INGOT_DEV void attention(const PrologueQ& q, const PrologueK& key, const Prologu
     }
     cp_async_wait<0>();
     cta_sync();
-    if constexpr (kJoins) {
-      // Behind the results: other blocks still read it when they are put.
-      const u32 pairs = shared + Plan::tile_m * Results::kRow;
-      tile.template join<Score, Plan::no_logit, Plan::tile_m, Plan::key_warps, Plan::cluster_k>(pairs);
+    if constexpr (kCluster || Plan::key_warps > 1) {
+      const Joined joined{shared, shared + (kStages > Joined::kBytes ? kStages : Joined::kBytes)};
+      joined.template put<Score>(tile, Tile::part());
+      joined.template finish_all<Plan::no_logit>(epilogue, batch, m0, m_end, d_end);
     } else {
       tile.template finish<Plan::no_logit>();
-    }
-#pragma unroll 1
-    for (int part = 0; part < Plan::key_warps; ++part) {
-      if (Tile::part() == part) {
 #pragma unroll
-        for (int j = 0; j < Tile::kColumns; ++j)
-          Results::put_fragment(shared, Tile::row(), j * 8 + Tile::column(), tile.acc + j * 4, part == 0);
-      }
-      if (!kCluster || part + 1 < Plan::key_warps) cta_sync();
+      for (int j = 0; j < Tile::kColumns; ++j)
+        Results::put_fragment(shared, Tile::row(), j * 8 + Tile::column(), tile.acc + j * 4, true);
+      cta_sync();
+      Results().finish(epilogue, batch, m0, (Index)0, m_end, d_end, shared);
+      cta_sync();
     }
-    if constexpr (kCluster) cluster_sync();
-    Results().finish(epilogue, batch, m0, (Index)0, m_end, d_end, shared);
-    if constexpr (kCluster) cluster_sync();
-    else cta_sync();
   }
 }

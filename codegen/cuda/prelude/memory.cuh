@@ -32,25 +32,27 @@ template <int N, class T> INGOT_DEV Vec<T, N> lds_vec(u32 address) {
   }
   return v;
 }
-/// A value of 2, 4, 8 or 16 bytes to `address` in each of the `Blocks` blocks of this cluster.
+/// A value of 2, 4, 8 or 16 bytes to `address` in a block of this cluster.
+template <class T> INGOT_DEV void sts_cluster(u32 address, T value, u32 rank) {
+  INGOT_HOST(emu_st_shared(address, &value, sizeof value, (int)rank);)
+  INGOT_PTX(
+    u32 at;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(address), "r"(rank));
+    if constexpr (sizeof(T) == 2) asm volatile("st.shared::cluster.u16 [%0], %1;" ::"r"(at), "h"(bits_as<u16>(value)) : "memory");
+    else if constexpr (sizeof(T) == 4) asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(at), "r"(bits_as<u32>(value)) : "memory");
+    else if constexpr (sizeof(T) == 8) {
+      const Vec<u32, 2> w = bits_as<Vec<u32, 2>>(value);
+      asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(w[0]), "r"(w[1]) : "memory");
+    } else {
+      const Vec<u32, 4> w = bits_as<Vec<u32, 4>>(value);
+      asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                   : "memory");
+    })
+}
+/// The same in each of its `Blocks` blocks.
 template <int Blocks, class T> INGOT_DEV void sts_all(u32 address, T value) {
 #pragma unroll
-  for (int rank = 0; rank < Blocks; ++rank) {
-    INGOT_HOST(emu_st_shared(address, &value, sizeof value, rank);)
-    INGOT_PTX(
-      u32 at;
-      asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(address), "r"(rank));
-      if constexpr (sizeof(T) == 2) asm volatile("st.shared::cluster.u16 [%0], %1;" ::"r"(at), "h"(bits_as<u16>(value)) : "memory");
-      else if constexpr (sizeof(T) == 4) asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(at), "r"(bits_as<u32>(value)) : "memory");
-      else if constexpr (sizeof(T) == 8) {
-        const Vec<u32, 2> w = bits_as<Vec<u32, 2>>(value);
-        asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(w[0]), "r"(w[1]) : "memory");
-      } else {
-        const Vec<u32, 4> w = bits_as<Vec<u32, 4>>(value);
-        asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
-                     : "memory");
-      })
-  }
+  for (int rank = 0; rank < Blocks; ++rank) sts_cluster(address, value, rank);
 }
 /// N elements by accesses of up to 16 bytes, to this block's shared memory or, of several, to that of each block of the cluster.
 template <int Blocks = 1, int N, class T> INGOT_DEV void sts_vec(u32 address, const Vec<T, N>& v) {

@@ -18,6 +18,14 @@ template <class Index, class Bound> INGOT_DEV Index key_limit(Bound bound, Index
   return bound < 0 ? (Index)0 : bound < n_end ? (Index)bound : n_end;
 }
 
+/// Sums of weight * value times `scale`, where the weights of all keys sum to `weights`. Of a row without a logit they are NaN, or
+/// zero where the model says so; also of one with a NaN (kNanIsZero).
+template <int NoLogit, int N> INGOT_DEV void scale_results(float (&values)[N], float scale, float weights) {
+  const bool none = NoLogit == kNanIsZero ? !(weights > 0) : NoLogit == kNoLogitZero && weights == 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = none ? 0.0f : values[i] * scale;
+}
+
 /// The logits of keys that no mask takes away.
 template <class Score> struct SeenScore {
   static constexpr bool kLoads = Score::kLoads;
@@ -122,11 +130,14 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
       }
     }
   }
-  /// Where no row of the warp has found a larger logit, which is the rule after a few steps, there is nothing to do.
   INGOT_DEV void rescale(const float (&scale)[2]) {
-    if (!warp_any(scale[0] != 1.0f || scale[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < Columns / 2; ++i) acc[i] *= scale[i / 2 % 2];
+  }
+  /// The same, but for the case that no row of the warp has found a larger logit, which is the rule after a few steps. Beside
+  /// products of a warpgroup the question costs more than it saves: 8% of long sequences.
+  INGOT_DEV void rescale_if_larger(const float (&scale)[2]) {
+    if (warp_any(scale[0] != 1.0f || scale[1] != 1.0f)) rescale(scale);
   }
   /// The weights of 16 keys from `k` on as an operand of a product, in T's precision.
   template <class T> INGOT_DEV void operand(u32 (&a)[4], int k) const {
@@ -138,62 +149,13 @@ template <int Keys, int Columns, int RowWarps = 0> struct OnlineSoftmax {
     const float some = sum[h] + shfl_xor(sum[h], 1);
     return some + shfl_xor(some, 2);
   }
-  /// The results. Of a row without a logit they are NaN, or zero where the model says so; also of one with a NaN (kNanIsZero).
+  /// The results.
   template <int NoLogit> INGOT_DEV void finish() {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float all = total(h);
-      divide<NoLogit>(h, 1.0f, all);
-    }
-  }
-  /// The results of row h times `scale`, where the weights of all keys sum to `all`.
-  template <int NoLogit> INGOT_DEV void divide(int h, float scale, float all) {
-    const float part = scale / all;
-    const bool none = NoLogit == kNanIsZero ? !(all > 0) : NoLogit == kNoLogitZero && all == 0;
+      const float all = total(h), part = 1.0f / all;
 #pragma unroll
-    for (int j = 0; j < Columns / 8; ++j) {
-#pragma unroll
-      for (int e = j * 4 + h * 2; e < j * 4 + h * 2 + 2; ++e) acc[e] = none ? 0.0f : acc[e] * part;
-    }
-  }
-  /// Brings the results of a row into relation with those that other warps have of other keys. `shared` takes a pair of
-  /// floats for each of the `Parts` warps with the same rows, and each of the `Rows` rows of the block; blocks of a cluster have other keys
-  /// again. Then the results are the sum over all of them.
-  template <class Score, int NoLogit, int Rows, int Parts, int Cluster> INGOT_DEV void join(u32 shared) {
-    constexpr float kFactor = kLog2e * Score::kScale;
-    constexpr int kPairs = Parts * Cluster, kOfLane = (kPairs + 3) / 4;
-    const int part = threadIdx.x / 32 / (Rows / 16), lane = threadIdx.x % 4;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float all = total(h);
-      if (lane == 0) sts(shared + (part * Rows + row() + h * 8) * 8, Vec<float, 2>{top[h], all});
-    }
-    if constexpr (Cluster > 1) cluster_sync();
-    else cta_sync();
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      Vec<float, 2> pair[kOfLane];
-#pragma unroll
-      for (int i = 0; i < kOfLane; ++i) {
-        const int p = i * 4 + lane;
-        pair[i] = {-kInf, 0.0f};
-        if (kPairs % 4 != 0 && p >= kPairs) continue;
-        const u32 at = shared + (p % Parts * Rows + row() + h * 8) * 8;
-        if constexpr (Cluster > 1) pair[i] = lds_cluster<2>(at, p / Parts);
-        else pair[i] = lds<Vec<float, 2>>(at);
-      }
-      float most = -kInf;
-#pragma unroll
-      for (int i = 0; i < kOfLane; ++i) most = fmaxf(most, pair[i][0]);
-      most = fmaxf(most, shfl_xor(most, 1));
-      most = fmaxf(most, shfl_xor(most, 2));
-      const float base = most == -kInf ? 0.0f : most * kFactor;
-      float all = 0;
-#pragma unroll
-      for (int i = 0; i < kOfLane; ++i) all += pair[i][1] * fast_exp2(fmaf(pair[i][0], kFactor, -base));
-      all += shfl_xor(all, 1);
-      all += shfl_xor(all, 2);
-      divide<NoLogit>(h, fast_exp2(fmaf(top[h], kFactor, -base)), all);
+      for (int j = 0; j < Columns / 8; ++j) scale_results<NoLogit>(*(float(*)[2])(acc + j * 4 + h * 2), part, all);
     }
   }
 };
