@@ -119,6 +119,28 @@ void FunctorPrinter::vectorise_staged(const Axis& axis, const Expr& base, const 
   });
 }
 
+void FunctorPrinter::change_results(const Axis& axis, const Expr& base, int width, const Expr& acc, const Expr& value) {
+  if (width > 1) {
+    with_lanes(axis.var, base, width, [&] {
+      arrays_[acc.name()] = {"acc[v]", false};
+      lanes_->variant.insert(acc.name());
+      load_vectors(value);
+      auto lane = lane_loop();
+      out_.line(fmt::format("acc[v] = {};", expr_.value(value)));
+    });
+  } else {
+    bind_acc(acc, "acc[0]");
+    out_.line(fmt::format("acc[0] = {};", expr_.value(value)));
+  }
+}
+
+void FunctorPrinter::print_combination(Combine combine, DType type) {
+  Reduce r;
+  r.combine = combine;
+  expr_.include("reduce.cuh");
+  out_.line(fmt::format("static INGOT_DEV {0} combine({0} x, {0} y) {{ return {1}{{}}(x, y); }}", c_type(type), op_type(r)));
+}
+
 void FunctorPrinter::print_group(const Axis& axis, const Expr& base, int width, const Contract& contract,
                                  const std::function<void(const Body&)>& split) {
   const char* index = expr_.index_type();
@@ -127,23 +149,9 @@ void FunctorPrinter::print_group(const Axis& axis, const Expr& base, int width, 
                                        c_type(contract.acc.type()), width));
     bind_args();
     split(as_body(contract.value));
-    if (width > 1) {
-      with_lanes(axis.var, base, width, [&] {
-        arrays_[contract.acc.name()] = {"acc[v]", false};
-        lanes_->variant.insert(contract.acc.name());
-        load_vectors(contract.value);
-        auto lane = lane_loop();
-        out_.line(fmt::format("acc[v] = {};", expr_.value(contract.value)));
-      });
-    } else {
-      bind_acc(contract.acc, "acc[0]");
-      out_.line(fmt::format("acc[0] = {};", expr_.value(contract.value)));
-    }
+    change_results(axis, base, width, contract.acc, contract.value);
   }
-  Reduce r;
-  r.combine = contract.combine;
-  expr_.include("reduce.cuh");
-  out_.line(fmt::format("static INGOT_DEV {0} combine({0} x, {0} y) {{ return {1}{{}}(x, y); }}", c_type(contract.acc.type()), op_type(r)));
+  print_combination(contract.combine, contract.acc.type());
 }
 
 void ProductPrinter::print_results(const Contract& contract, bool along_m, int vector, const char* n_name) {

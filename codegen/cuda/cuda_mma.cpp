@@ -187,6 +187,18 @@ void bind_group(FunctorPrinter& f, const AxisGroup& group, const std::string& ob
 
 }  // namespace
 
+Expr ProductPrinter::factor_of_pairs(const Expr& value, const Expr& arriving) const {
+  const DType element = element_of(schedule_.unit);
+  if (element != DType::F16 && element != DType::BF16) return {};
+  if (value.op() != ExprOp::Round || value.rounded_to() != element || value.arg(0).op() != ExprOp::Mul) return {};
+  const auto is_stored = [&](const Expr& x) {
+    return x.op() == ExprOp::Load && kernel_.buffers[static_cast<size_t>(x.buffer())].type == element;
+  };
+  const Expr &a = value.arg(0).arg(0), &b = value.arg(0).arg(1);
+  if (!is_stored(a) || !is_stored(b)) return {};
+  return a.same(arriving) ? b : b.same(arriving) ? a : Expr();
+}
+
 void ProductPrinter::print_operand(const char* name, const Contract& contract, const Expr& operand,
                                    const std::vector<Axis>& side, const char* side_name, bool along_k, int vector,
                                    bool raw, const Expr& arriving) {
@@ -215,6 +227,33 @@ void ProductPrinter::print_operand(const char* name, const Contract& contract, c
   print_group(depths, "Depth", "depth", index, uses, depth);
   splice(sides);
   splice(depths);
+  if (arriving.valid()) {
+    FunctorPrinter t(kernel_, schedule_, expr_.i32());
+    {
+      auto call = t.writer().block("INGOT_DEV u32 touch_inputs(const Side& side, const Depth& depth) const");
+      t.bind_args();
+      bind_group(t, row, "side");
+      bind_group(t, depth, "depth");
+      t.print_touch(inner, base, value, arrives);
+    }
+    splice(t);
+    FunctorPrinter pairs(kernel_, schedule_, expr_.i32());
+    std::string factor;
+    {
+      auto call = pairs.writer().block("INGOT_DEV u32 pair(u32 x, const Side& side, const Depth& depth) const");
+      pairs.bind_args();
+      bind_group(pairs, row, "side");
+      bind_group(pairs, depth, "depth");
+      const Expr load = factor_of_pairs(value, arrives);
+      factor = load.valid() ? pairs.neighbours_text(inner, base, 2, load) : std::string();
+      pairs.writer().line(fmt::format("return multiply_pairs({}{{}}, x, bits_as<u32>({}));", c_storage_type(element_of(schedule_.unit)), factor));
+    }
+    out_.line(fmt::format("static constexpr bool kPairs = {};", !factor.empty()));
+    if (!factor.empty()) {
+      splice(pairs);
+      return;
+    }
+  }
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
   {
     const DType element = element_of(schedule_.unit);

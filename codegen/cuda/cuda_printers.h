@@ -99,7 +99,37 @@ class RowsPrinter : public CudaPrinter {
   void share_among(const std::string& lane, int lanes, const std::vector<Axis>& axes, const Body& work,
                    const std::function<void()>& print_body);
   int lanes_of_sum(const Loop& s) const;
-  void loop_by_groups(const Loop& s, int lanes);
+  /// Each block of the cluster fills the scratch arrays of the loop by itself.
+  bool is_repeated(const Loop& s) const;
+  /// Blocks of the cluster store to each other's scratch arrays.
+  bool tells_others() const;
+  /// Those that share the loop at the top which is being printed.
+  int sharers() const { return repeating_ ? schedule_.threads : lanes_per_row_; }
+  void loop_by_groups(const Loop& s, int lanes, const std::function<void()>& print_body);
+  // ---- weights in registers before the wait (rows_weights.cpp) ----
+  /// A loop of groups of lanes, in so many passes over its sums and steps along them; while it is printed, its indices.
+  struct HeldStage {
+    const Loop* loop = nullptr;
+    int64_t passes = 1, parts = 1;
+    int width = 1;
+    std::string pass, part;
+  };
+  /// A weight that the stage loads: of a step, or of a sum.
+  struct HeldWeight {
+    const Loop* loop = nullptr;
+    Expr load;
+    bool of_step = true;
+    std::string array;
+  };
+  /// Nothing where that would take too many registers, or where a block has work enough besides.
+  std::optional<HeldStage> held_stage(const Loop& s, int lanes) const;
+  void hold_weights();
+  void hold(const Loop& s, int lanes);
+  void declare_held(const Expr& value, bool of_step);
+  std::string place_of(const HeldWeight& weight) const;
+  void load_held(bool of_step);
+  /// Weights of a step, or of a sum, are where they are held.
+  void bind_held(bool of_step);
 
   RowShared shared_;
   int lanes_per_row_;
@@ -109,6 +139,10 @@ class RowsPrinter : public CudaPrinter {
   int group_ = 1;            // lanes that share an iteration of the loop of depth 1
   int reductions_ = 0, scratch_used_ = 0;
   std::unordered_set<int> dirty_, read_since_;   // scratch written or read since the last barrier
+  std::unordered_set<int> repeated_;             // scratch that no block tells others
+  bool repeating_ = false;
+  std::optional<HeldStage> stage_;
+  std::vector<HeldWeight> held_;
 };
 
 /// A vector that an epilogue reads: the load, the index of its first element, and what it is called.
@@ -128,6 +162,10 @@ class FunctorPrinter : public CudaPrinter {
   void print_value(const Expr& value);
   /// print_value in vector mode. `arriving`, if valid: a load whose values are in x[v].
   void vectorise(const Expr& inner, const Expr& base, int width, const Expr& value, const Expr& arriving = {});
+  /// The load of `width` neighbours as one access; empty where they are none.
+  std::string neighbours_text(const Expr& inner, const Expr& base, int width, const Expr& load);
+  /// Touches what the value loads besides `arriving`.
+  void print_touch(const Expr& inner, const Expr& base, const Expr& value, const Expr& arriving);
   void print_body(const Body& b) { body(b); }
   /// "struct Inputs" and "Inputs load(batch, m, n) const": what the epilogue of `width` neighbours reads. `split` binds the
   /// axes that the given body mentions.
@@ -149,6 +187,10 @@ class FunctorPrinter : public CudaPrinter {
   void bind_row_values(const Contract& contract, const std::function<std::string(size_t)>& text);
   /// "add(stored, sums)" and "store_sums(batch, m, n, sums) const" (prelude/row_parts.cuh).
   void print_part_sums(const Contract& contract, const std::function<void(const Body&)>& split);
+  /// Of `width` neighbours: acc[v] becomes `value`, an expression over `acc`.
+  void change_results(const Axis& axis, const Expr& base, int width, const Expr& acc, const Expr& value);
+  /// "combine(x, y)"
+  void print_combination(Combine combine, DType type);
   void bind_acc(const Expr& acc, const char* text) { expr_.bind(acc, text, false); }
   void bind_index_text(const Expr& var, const std::string& text) { expr_.bind(var, text, expr_.i32()); }
   std::string value(const Expr& e) { return expr_.value(e); }
@@ -187,6 +229,9 @@ class ProductPrinter : public CudaPrinter {
   /// valid: a load of the operand whose values the functor is given.
   void print_operand(const char* name, const Contract& contract, const Expr& operand, const std::vector<Axis>& side,
                      const char* side_name, bool along_k, int vector, bool raw, const Expr& arriving = {});
+  /// Of a value that is the product of what arrives and of another stored element, the latter: pairs of both are multiplied by one
+  /// instruction, and rounded as the value is. Invalid: it is another one.
+  Expr factor_of_pairs(const Expr& value, const Expr& arriving) const;
   /// The functor of `vector` neighbouring results along the last axis of n, or of m.
   void print_results(const Contract& contract, bool along_m, int vector, const char* n_name);
   /// The functor of two neighbouring results along n that leave by TMA (prelude/staged_results.cuh).
@@ -227,7 +272,11 @@ class WindowPrinter : public ProductPrinter {
   void print_window();
   void print_load(FunctorPrinter& f, const char* head, const Expr& load, const std::vector<std::pair<Expr, const char*>>& indices);
   void print_inside(FunctorPrinter& f, const char* name, const WindowSide& side, const char* at);
+  /// A function of a functor that has `vector` neighbouring values over `acc`: at the place (outer, y, x, c), or of a line.
+  void print_call(FunctorPrinter& f, const char* name, bool of_line, const Body& uses, const std::function<void(const Expr& base)>& print);
+  void print_results(FunctorPrinter& f, bool of_line, const Expr& acc, const Body& results);
   void print_epilogue();
+  void print_line();
 
   WindowForm form_;
 };

@@ -1,5 +1,6 @@
 // Rows: lanes that share a point of the domain divide its loops and reductions among them. Where they are those of several blocks
-// (a cluster), each block has all of the scratch arrays: what a lane stores goes to all of them.
+// (a cluster), each block has all of the scratch arrays: what a lane stores goes to all of them. Where that takes longer than the
+// work, each block does all of it for itself.
 #include <fmt/format.h>
 
 #include "codegen/cuda/cuda_printers.h"
@@ -11,6 +12,7 @@ namespace ingot {
 namespace {
 constexpr int64_t kUnrolledSteps = 8;
 constexpr int64_t kFewSums = 4;
+constexpr int64_t kRepeated = 10 << 10;   // elements that a block reads while blocks of a cluster wait for each other
 constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
 
 std::string offset_text(int bytes) { return bytes ? fmt::format(" + {}", bytes) : std::string(); }
@@ -21,11 +23,7 @@ void RowsPrinter::print() {
   out_.splice(signature() + " {");
   out_.open_silently();
   bind_dims();
-  if (schedule_.cluster_k > 1) {
-    expr_.include("sync.cuh");
-    out_.line("cluster_sync();  // the other blocks are there");
-  }
-  wait_for_inputs();
+  if (schedule_.cluster_k == 1) wait_for_inputs();
   if (shared_.total_bytes > 0) {
     expr_.include("memory.cuh");
     out_.line("INGOT_DYN_SHARED(shared);");
@@ -52,6 +50,14 @@ void RowsPrinter::print() {
     }
   }
   bind_axes(kernel_.domain, "row");
+  if (schedule_.cluster_k > 1) {
+    hold_weights();
+    if (tells_others()) {
+      expr_.include("sync.cuh");
+      out_.line("cluster_meet();  // the other blocks are there");
+    }
+    wait_for_inputs();
+  }
   body(kernel_.body);
   out_.close();
 }
@@ -60,21 +66,52 @@ bool RowsPrinter::is_shared_by_lanes(int buffer) const {
   return is_scratch(buffer) || (is_written(buffer) && read_.count(buffer) > 0);
 }
 
+/// Each block of the cluster fills the scratch arrays of the loop by itself.
+bool RowsPrinter::is_repeated(const Loop& s) const {
+  if (schedule_.cluster_k == 1) return false;
+  int64_t sums = 0;
+  for (const Stmt& inner : s.body) {
+    if (auto* r = inner.as<Reduce>()) sums += total_of(r->axes).as_int().value_or(kRepeated + 1);
+    if (auto* st = inner.as<Store>(); st && !is_scratch(st->buffer)) return false;
+  }
+  return std::max<int64_t>(sums, 1) * total_of(s.axes).as_int().value_or(kRepeated + 1) <= kRepeated;
+}
+
+bool RowsPrinter::tells_others() const {
+  if (schedule_.cluster_k == 1) return false;
+  return std::any_of(kernel_.body.begin(), kernel_.body.end(), [&](const Stmt& s) {
+    const auto* l = s.as<Loop>();
+    bool stores = false;
+    if (l) each_access(l->body, [&](int buffer, const Expr&, bool is_store) { stores |= is_store && is_scratch(buffer); });
+    return stores && !is_repeated(*l);
+  });
+}
+
 void RowsPrinter::order_accesses(const Stmt& stmt) {
   std::unordered_set<int> reads, writes;
   const Body one{stmt};
   each_access(one, [&](int buffer, const Expr&, bool is_store) {
     if (is_shared_by_lanes(buffer)) (is_store ? writes : reads).insert(buffer);
   });
-  bool conflict = false;
-  for (int b : reads) conflict |= dirty_.count(b) > 0;
-  for (int b : writes) conflict |= dirty_.count(b) > 0 || read_since_.count(b) > 0;
-  if (conflict) {
+  std::unordered_set<int> waits;
+  for (int b : reads)
+    if (dirty_.count(b)) waits.insert(b);
+  for (int b : writes)
+    if (dirty_.count(b) || read_since_.count(b)) waits.insert(b);
+  const auto is_told = [&](int b) { return schedule_.cluster_k > 1 && repeated_.count(b) == 0; };
+  if (std::any_of(waits.begin(), waits.end(), is_told)) {
     expr_.include("sync.cuh");
-    out_.line(schedule_.cluster_k > 1 ? "cluster_sync();" : lanes_per_row_ > 32 ? "cta_sync();" : "warp_sync();");
+    out_.line("cluster_sync();");
     dirty_.clear();
     read_since_.clear();
+  } else if (!waits.empty()) {
+    expr_.include("sync.cuh");
+    out_.line(lanes_per_row_ > 32 ? "cta_sync();" : "warp_sync();");
+    std::erase_if(dirty_, [&](int b) { return !is_told(b); });
+    std::erase_if(read_since_, [&](int b) { return !is_told(b); });
   }
+  const auto* loop = stmt.as<Loop>();
+  if (loop && is_repeated(*loop)) repeated_.insert(writes.begin(), writes.end());
   dirty_.insert(writes.begin(), writes.end());
   read_since_.insert(reads.begin(), reads.end());
 }
@@ -93,8 +130,9 @@ std::string RowsPrinter::element(int buffer, const std::string& index) {
 void RowsPrinter::store_element(int buffer, const std::string& index, const std::string& value) {
   if (!is_scratch(buffer)) return CudaPrinter::store_element(buffer, index, value);
   const DType type = buffer_type(buffer);
-  const std::string store = schedule_.cluster_k > 1 ? fmt::format("sts_all<{}, {}>", schedule_.cluster_k, c_storage_type(type))
-                                                    : fmt::format("sts<{}>", c_storage_type(type));
+  const bool told = schedule_.cluster_k > 1 && repeated_.count(buffer) == 0;
+  const std::string store = told ? fmt::format("sts_all<{}, {}>", schedule_.cluster_k, c_storage_type(type))
+                                 : fmt::format("sts<{}>", c_storage_type(type));
   out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(type), to_storage(type, value)));
 }
 
@@ -108,7 +146,8 @@ std::string RowsPrinter::vector_load(int buffer, int width, const std::string& i
 }
 void RowsPrinter::store_vector(int buffer, const std::string& index, const std::string& vector) {
   if (!is_scratch(buffer)) return CudaPrinter::store_vector(buffer, index, vector);
-  const std::string store = schedule_.cluster_k > 1 ? fmt::format("sts_vec<{}>", schedule_.cluster_k) : "sts_vec";
+  const bool told = schedule_.cluster_k > 1 && repeated_.count(buffer) == 0;
+  const std::string store = told ? fmt::format("sts_vec<{}>", schedule_.cluster_k) : "sts_vec";
   out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(buffer_type(buffer)), vector));
 }
 
@@ -143,7 +182,7 @@ void RowsPrinter::store(const Store& s) {
 void RowsPrinter::conditional(const If& s) { CudaPrinter::conditional(s); }
 
 void RowsPrinter::share(const std::vector<Axis>& axes, const Body& work, const std::function<void()>& print_body) {
-  share_among("lane", lanes_per_row_, axes, work, print_body);
+  share_among(repeating_ ? "(int)threadIdx.x" : "lane", sharers(), axes, work, print_body);
 }
 
 void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vector<Axis>& axes, const Body& work,
@@ -160,16 +199,19 @@ void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vec
     const std::string i = single ? bind_index(bound[0].var) : expr_.fresh("step");
     const std::string first = width > 1 ? fmt::format("{} * {}", lane, width) : lane;
     const int stride = lanes * width;
-    const int64_t count = total_of(axes).as_int().value_or(0), steps = count / stride;
+    const int64_t count = total_of(axes).as_int().value_or(0), steps = (count + stride - 1) / stride;
     // A few steps of all these lanes: their loads are on their way together, and what several loops load stays in registers.
-    const bool unrolled = steps > 0 && steps <= kUnrolledSteps && count % stride == 0;
+    const bool held = stage_ && depth_ == 2, unrolled = held || (steps > 0 && steps <= kUnrolledSteps && count % stride == 0);
     const std::string step = unrolled ? expr_.fresh("part") : std::string();
+    if (held) stage_->part = step;
     if (unrolled) out_.directive("#pragma unroll");
     auto block = out_.block(unrolled ? fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", step, steps)
                                      : fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4})", expr_.index_type(), i, first,
                                                    total, stride),
                             i);
     if (unrolled) out_.line(fmt::format("const {} {} = {} + {} * {};", expr_.index_type(), i, first, step, stride));
+    std::optional<CodeWriter::Block> tail;
+    if (unrolled && count % stride != 0) tail.emplace(out_.block(fmt::format("if ({} < {})", i, total)));
     if (!single) bind_axes(bound, i);
     if (width > 1) with_lanes(inner->var, base, width, print_body);
     else print_body();
@@ -198,7 +240,7 @@ int RowsPrinter::lanes_of_sum(const Loop& s) const {
   });
   const auto length = total_of(r->axes).as_int(), sums = total_of(s.axes).as_int();
   // Sums of what lies beside each other from one sum to the next, but so few of them that most lanes would be idle.
-  const bool few = sums && length && *sums * kFewSums <= lanes_per_row_ && *length >= 2 * lanes_per_row_;
+  const bool few = sums && length && *sums * kFewSums <= sharers() && *length >= 2 * sharers();
   if ((along_sum <= along_loop && !few) || !length) return 1;
   const Axis& inner = r->axes.back();
   const int width = widest_vector(kernel_, work, inner.var, inner.extent, schedule_.vector);
@@ -207,20 +249,24 @@ int RowsPrinter::lanes_of_sum(const Loop& s) const {
   return lanes;
 }
 
-void RowsPrinter::loop_by_groups(const Loop& s, int lanes) {
-  const int together = lanes_per_row_ / lanes;
+void RowsPrinter::loop_by_groups(const Loop& s, int lanes, const std::function<void()>& print_body) {
+  const int together = sharers() / lanes;
   nested([&] {
-    const std::string total = expr_.named(total_of(s.axes), "total"), first = expr_.fresh("first");
-    out_.comment(fmt::format("{} lanes a sum; those behind the last sum repeat it, for the warp's sake, and store nothing.", lanes));
-    auto block = out_.block(fmt::format("for ({0} {1} = 0; {1} < {2}; {1} += {3})", expr_.index_type(), first, total, together), first);
+    const std::string total = expr_.named(total_of(s.axes), "total"), first = expr_.fresh(stage_ ? "pass" : "first");
+    if (stage_) out_.directive("#pragma unroll");
+    auto block = out_.block(stage_ ? fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", first, stage_->passes)
+                                   : fmt::format("for ({0} {1} = 0; {1} < {2}; {1} += {3})", expr_.index_type(), first, total, together),
+                            first);
     const std::string own = expr_.fresh("own"), step = expr_.fresh("step");
-    out_.line(fmt::format("const {} {} = {} + lane / {};", expr_.index_type(), own, first, lanes));
+    if (stage_) stage_->pass = first;
+    out_.line(fmt::format("const {} {} = {}{} + {} / {};", expr_.index_type(), own, first, stage_ ? fmt::format(" * {}", together) : "",
+                          repeating_ ? "(int)threadIdx.x" : "lane", lanes));
     out_.line(fmt::format("const bool mine = {} < {};", own, total));
     out_.line(fmt::format("const {} {} = mine ? {} : {} - 1;", expr_.index_type(), step, own, total));
     bind_axes(s.axes, step);
     ++depth_;
     group_ = lanes;
-    body(s.body);
+    print_body();
     group_ = 1;
     --depth_;
   });
@@ -228,7 +274,18 @@ void RowsPrinter::loop_by_groups(const Loop& s, int lanes) {
 
 void RowsPrinter::loop(const Loop& s) {
   if (depth_ > 0) return CudaPrinter::loop(s);
-  if (const int lanes = lanes_of_sum(s); lanes > 1) return loop_by_groups(s, lanes);
+  repeating_ = is_repeated(s);
+  if (repeating_) out_.comment("Each block of the cluster for itself.");
+  if (const int lanes = lanes_of_sum(s); lanes > 1) {
+    out_.comment(fmt::format("{} lanes a sum; those behind the last sum repeat it, for the warp's sake, and store nothing.", lanes));
+    stage_ = held_stage(s, lanes);
+    loop_by_groups(s, lanes, [&] {
+      bind_held(false);
+      body(s.body);
+    });
+    stage_.reset();
+    return;
+  }
   const auto print = [&] { share(s.axes, s.body, [&] { body(s.body); }); };
   if (!guarded_) return print();
   // Lanes that repeat a row fill their own scratch, which they go on to read.
@@ -254,6 +311,7 @@ void RowsPrinter::reduce(const Reduce& r) {
   work.push_back({Let{r.result, r.value}});
   const int lanes = grouped ? group_ : lanes_per_row_;
   share_among(grouped ? fmt::format("(lane % {})", lanes) : "lane", lanes, r.axes, work, [&] {
+    if (grouped) bind_held(true);
     if (!lanes_) return accumulate(r, acc);
     load_vectors(r.value);
     auto lane = lane_loop();

@@ -36,6 +36,29 @@ void FunctorPrinter::vectorise(const Expr& inner, const Expr& base, int width, c
   });
 }
 
+std::string FunctorPrinter::neighbours_text(const Expr& inner, const Expr& base, int width, const Expr& load) {
+  std::string text;
+  with_lanes(inner, base, width, [&] {
+    if (const auto first = neighbour_base(load.buffer(), load.arg(0))) text = vector_load(load.buffer(), width, expr_.operand(*first));
+  });
+  return text;
+}
+
+void FunctorPrinter::print_touch(const Expr& inner, const Expr& base, const Expr& value, const Expr& arriving) {
+  std::string words = "0";
+  ExprSet seen;
+  visit(value, [&](const Expr& x) {
+    if (x.op() != ExprOp::Load || x.same(arriving) || !seen.insert(x).second) return;
+    bool given = true;
+    visit(x.arg(0), [&](const Expr& i) { given &= i.op() != ExprOp::Load; });
+    if (!given) return;
+    const bool constant = kernel_.buffers[static_cast<size_t>(x.buffer())].is_constant;
+    words += fmt::format(" ^ {}({})", constant ? "touch_constant" : "touch", pointer_to(x.buffer(), simplify(substitute(x.arg(0), {{inner.name(), base}}))));
+  });
+  expr_.include("memory.cuh");
+  out_.line(fmt::format("return {};", words));
+}
+
 TilesPrinter::TilesPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : ProductPrinter(kernel, schedule, i32), contract_(*kernel.contract()), details_(tile_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;

@@ -66,7 +66,7 @@ std::vector<MmaTile> rows_tiles(const MmaProblem& p, const MmaMachine& machine) 
 
 double rows_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
   // Fitted to 14 products of two models on an H200, 5 to 70 us.
-  constexpr double kMemory = 16.5, kLatency = 1200, kLaunch = 1800, kWeights = 44;
+  constexpr double kMemory = 16.5, kLatency = 1200, kLaunch = 1800, kWeights = 44, kAlone = 0.5;
   const double tiles = std::ceil(p.m / x.m), blocks = std::min(tiles, machine.sms), rounds = std::ceil(tiles / machine.sms);
   const double bytes = x.m * (p.k * p.element + p.n * p.result_bytes);
   const double work = x.m * (p.n * (p.result_work + 4) + p.k * (p.a_changes ? 6 + p.a.gather * 32 : 1.0)) / 128;
@@ -77,6 +77,9 @@ double rows_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile
   const double teams = std::min<double>(x.row_teams, rounds);
   const double busy = std::max({bytes / kMemory * blocks / machine.sms, work, shared, multiplies, (kLatency + work / 4) / teams});
   const double weights = p.n * std::ceil(p.k / 64) * 128 / kWeights;
+  // One warpgroup of a block has a tile: nothing runs beside its results.
+  const double results = x.m * (p.n * (p.result_work + 4) + p.k) / 128;
+  if (rounds == 1) return kLatency + shared + multiplies + results / kAlone + weights + kLaunch;
   return kPreferred * rounds * busy + kLatency + weights + kLaunch;
 }
 

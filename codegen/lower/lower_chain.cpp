@@ -158,18 +158,36 @@ class ChainLowering {
     values_.bind(n.outputs[0], finish_of(values_, n, at, r.result));
     return in_two_steps(std::move(r), at);
   }
+  /// The axis of a reduction along one as two: about as many parts as steps of a part. False where that is no gain.
+  bool halve(Reduce& r) {
+    const Axis whole = r.axes[0];
+    const auto extent = whole.extent.as_int();
+    int64_t parts = 1;
+    for (int64_t d = 2; extent && d * d <= 2 * *extent; ++d)
+      if (*extent % d == 0) parts = d;
+    if (parts == 1) return false;
+    const int64_t steps = *extent / parts;
+    const Expr part = Expr::index(name("i"), Expr(parts)), step = Expr::index(name("i"), Expr(steps));
+    r.axes = {{part, Expr(parts)}, {step, Expr(steps)}};
+    r.value = simplify(substitute(r.value, {{whole.var.name(), part * steps + step}}));
+    return true;
+  }
   /// A reduction along axes of which none is contiguous (the pixels of an image with channels last) is shared by more lanes when
-  /// its last axis comes first, for all positions of the others at once.
-  Reduce in_two_steps(Reduce r, const Index& at) {
-    const Expr load = widest_load(k_, r.value);
-    if (r.axes.size() < 2 || r.combine >= Combine::ArgMax || !load.valid()) return r;
+  /// its last axis, or the steps of an axis alone, come first, for all positions of the others at once.
+  Reduce in_two_steps(const Reduce& whole, const Index& at) {
+    Reduce r = whole;
+    std::erase_if(r.axes, [](const Axis& a) { return a.extent.is_const(1); });
+    Expr load = widest_load(k_, r.value);
+    if (r.axes.empty() || r.combine >= Combine::ArgMax || !load.valid()) return whole;
+    const auto distance = linear_coefficient(load, r.axes.back().var.name());
+    if (!distance || distance->is_const(1) || (r.axes.size() == 1 && !halve(r))) return whole;
+    load = widest_load(k_, r.value);
     std::vector<Axis> outer(r.axes.begin(), r.axes.end() - 1), all = loop_axes(at);
-    const auto step = linear_coefficient(load, r.axes.back().var.name());
     all.insert(all.end(), outer.begin(), outer.end());
     Expr count = 1, position = 0;
     for (const Axis& a : all) count = count * a.extent;
     const auto elements = simplify(count).as_int();
-    if (!step || step->is_const(1) || !elements || *elements > kPartialElements) return r;
+    if (!elements || *elements > kPartialElements) return whole;
     sort_by_stride(all, load);
     for (const Axis& a : all) position = position * a.extent + a.var;
     const int buffer = allocate(count, r.value.type());
@@ -185,6 +203,8 @@ class ChainLowering {
       a.var = var;
     }
     Bindings first;
+    for (const Axis& a : whole.axes)
+      if (a.extent.is_const(1)) first.emplace(a.var.name(), Expr(0));
     for (const Axis& a : loop_axes(at)) first.emplace(a.var.name(), Expr::index(name("i"), a.extent));
     inner.value = substitute(inner.value, first);
     for (Axis& a : all)

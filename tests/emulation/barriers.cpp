@@ -46,14 +46,14 @@ extern "C" void emu_bar(int id, int threads, int wait) {
     block(Wait::Bar, (u32)id, n);
   }
 }
-extern "C" void emu_cluster_arrive() {
-  HERE();
+/// `releases`: what this warp has done so far comes before what the others do behind the barrier.
+static void cluster_arrive(bool releases) {
   NamedBar& b = rt.cluster_bar;
   Fiber& f = me();
   if (f.cluster_armed) fault("cluster-arrive-twice", "barrier.cluster.arrive again without a wait between");
   f.cluster_armed = true;
   f.cluster_phase = rt.cluster_phase;
-  release_to(b.vc, *f.warp);
+  if (releases) release_to(b.vc, *f.warp);
   u32 n = 0;
   for (auto& c : rt.ctas) n += c->threads;
   if (++b.arrived == n) {
@@ -63,6 +63,14 @@ extern "C" void emu_cluster_arrive() {
     b.arrived = 0;
     ++rt.cluster_phase;
   }
+}
+extern "C" void emu_cluster_arrive() {
+  HERE();
+  cluster_arrive(true);
+}
+extern "C" void emu_cluster_arrive_relaxed() {
+  HERE();
+  cluster_arrive(false);
 }
 extern "C" void emu_cluster_wait() {
   HERE();

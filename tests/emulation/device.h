@@ -100,6 +100,7 @@ void emu_st_global(void* p, const void* v, int bytes);
 void emu_bar(int id, int threads, int wait);  // threads 0: the whole CTA
 void emu_warp_sync();
 void emu_cluster_arrive();
+void emu_cluster_arrive_relaxed();
 void emu_cluster_wait();
 u32 emu_cluster_rank();
 u64 emu_shfl_bits(u64 v, int kind, int arg);  // kind 0 lane, 1 xor, 2 down

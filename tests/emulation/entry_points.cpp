@@ -13,6 +13,7 @@ void keep_entry_points() {
       reinterpret_cast<const void*>(&emu_bulk_store),
       reinterpret_cast<const void*>(&emu_bulk_wait),
       reinterpret_cast<const void*>(&emu_cluster_arrive),
+      reinterpret_cast<const void*>(&emu_cluster_arrive_relaxed),
       reinterpret_cast<const void*>(&emu_cluster_rank),
       reinterpret_cast<const void*>(&emu_cluster_wait),
       reinterpret_cast<const void*>(&emu_cp_async),

@@ -239,6 +239,10 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     const u32 next_turn = ring.turn((product.team() + 1) % Ring::kTeams);
     u32 next[4][4], now[4][4];
     product.clear();
+    // What changes the rows is asked for some steps ahead, and waited for a step later than that.
+    constexpr int kAhead = 4;
+    const Index last = (first + steps) * 64, touch_end = last < k_end ? last : k_end;
+    u32 touched = touch_changes<kAhead>(*prologue, sides, (Index)(first * 64), touch_end), asked = 0;
     if (steps > 0) {
       mbar_wait(ring.full(), ring.phase);
       load(first, next);
@@ -250,6 +254,8 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
       product.start_with(now, ring.stage_b());
       const u32 slot = ring.slot;
       ring.advance();
+      touched ^= asked;
+      asked = touch_changes<1>(*prologue, sides, (Index)((first + step + kAhead) * 64), touch_end);
       if (step + 1 < steps) {
         mbar_wait(ring.full(), ring.phase);
         load(first + step + 1, next);
@@ -258,6 +264,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
       wgmma_operands(now);
       release(slot);
     }
+    keep(touched ^ asked);
     if constexpr (Plan::in_turn) {
       if (threadIdx.x % 32 == 0) mbar_arrive(next_turn);
     }
@@ -404,8 +411,8 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
     }
     if constexpr (Plan::cluster_k > 1) {
       warp_sync();
-      cluster_sync();  // its part in what those that multiply wait for
-      cluster_sync();
+      cluster_meet();  // its part in what those that multiply wait for
+      cluster_meet();
     }
   } else {
     share_registers<Plan, false>();

@@ -132,6 +132,8 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
       FragmentSides<PrologueA, Plan::prologue> sides[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) sides[r].start(*prologue, (Index)0, m0 + r * 64 + warp() * 16, m_end);
+      u32 touched = 0;
+      if constexpr (Plan::prologue) touched = touch_changes<(Plan::k + 63) / 64>(*prologue, sides[0], (Index)0, (Index)Plan::k);
       mbar_wait(memory.full(team, slot), phase);
       multiply(memory.stage(team, slot), rows_at(m0), sides);
       warp_sync();
@@ -150,6 +152,7 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
       keep((kSteps - 1) / kTogether);
       if (kSteps > kTogether) keep((kSteps - 1) / kTogether - 1);
       staged.store(acc);
+      ::keep(touched);
     }
     staged.finish();
   }

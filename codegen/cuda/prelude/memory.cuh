@@ -101,6 +101,31 @@ template <int N> INGOT_DEV float sum_of_run(const float* p) {
   }
   return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
+/// N elements of 2, 4, 8 or 16 bytes of weights, here and now: the assembler puts other loads of constant data behind the wait for the
+/// kernel before, wherever they stand.
+template <int N, class T> INGOT_DEV Vec<T, N> load_vec_early(const T* p) {
+  INGOT_HOST(return load_vec_constant<N>(p);)
+  INGOT_PTX(
+    if constexpr (sizeof(T) * N == 2) {
+      u16 w;
+      asm volatile("ld.global.u16 %0, [%1];" : "=h"(w) : "l"(p) : "memory");
+      return bits_as<Vec<T, N>>(w);
+    } else if constexpr (sizeof(T) * N == 4) {
+      u32 w;
+      asm volatile("ld.global.u32 %0, [%1];" : "=r"(w) : "l"(p) : "memory");
+      return bits_as<Vec<T, N>>(w);
+    } else if constexpr (sizeof(T) * N == 8) {
+      Vec<u32, 2> w;
+      asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p) : "memory");
+      return bits_as<Vec<T, N>>(w);
+    } else if constexpr (sizeof(T) * N == 16) {
+      Vec<u32, 4> w;
+      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p) : "memory");
+      return bits_as<Vec<T, N>>(w);
+    } else {
+      return load_vec_constant<N>(p);
+    })
+}
 template <int N, class T> INGOT_DEV void store_vec(T* p, Vec<T, N> value) {
   INGOT_HOST(emu_st_global(p, &value, sizeof value);)
   INGOT_PTX(
@@ -114,6 +139,24 @@ template <int N, class T> INGOT_DEV void store_vec(T* p, Vec<T, N> value) {
 template <class T> INGOT_DEV T ldg_nc(const void* p) {
   INGOT_PTX(return __ldg((const T*)p);)
   INGOT_HOST(T v; emu_ld_global(p, &v, sizeof(T)); return v;)
+}
+/// Brings what lies at `p` to L1. The result must reach `keep` some time later.
+INGOT_DEV u32 touch(const void* p) {
+  INGOT_HOST(u8 v; emu_ld_global(p, &v, 1); return v;)
+  u32 word = 0;
+  INGOT_PTX(asm volatile("{\n.reg .u16 byte;\nld.global.u8 byte, [%1];\ncvt.u32.u16 %0, byte;\n}" : "=r"(word) : "l"(p) : "memory");)
+  return word;
+}
+/// The same of data that nobody writes while the kernel lives.
+INGOT_DEV u32 touch_constant(const void* p) {
+  INGOT_HOST(u8 v; emu_ld_global(p, &v, 1); return v;)
+  u32 word = 0;
+  INGOT_PTX(asm volatile("{\n.reg .u16 byte;\nld.global.nc.u8 byte, [%1];\ncvt.u32.u16 %0, byte;\n}" : "=r"(word) : "l"(p));)
+  return word;
+}
+/// Stands for a use of the value, without which the assembler drops what computes it.
+INGOT_DEV void keep(u32 value) {
+  INGOT_PTX(asm volatile("{\n.reg .pred rare;\nsetp.eq.u32 rare, %0, 0x9e3779b9;\n@rare nanosleep.u32 0;\n}" ::"r"(value));)
 }
 /// Weights that are read once: not kept in L1.
 INGOT_DEV uint4 ldg_stream(const void* p) {

@@ -24,6 +24,13 @@ INGOT_DEV void cluster_sync() {
   cluster_arrive();
   cluster_wait();
 }
+/// All blocks of the cluster have come so far, so that their shared memory may be written. Orders nothing in memory, where cluster_sync
+/// waits for all stores of the block; so blocks do not part with it: a load from one that has ended may be on its way.
+INGOT_DEV void cluster_meet() {
+  INGOT_PTX(asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");)
+  INGOT_HOST(emu_cluster_arrive_relaxed();)
+  cluster_wait();
+}
 INGOT_DEV u32 cluster_rank() {
   u32 r;
   INGOT_PTX(asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));)
