@@ -66,6 +66,7 @@ class WindowReader {
     if (count == 2 && !read_axis(c_.m[first], window.h)) return std::nullopt;
     const int64_t rows = window.w.extent * window.w.stride;
     if (count == 1) window.h.stride = rows;
+    if (first && count == 1 && paired_ == 0 && c_.k.size() == 2 && !read_patches(window.h)) return std::nullopt;
     window.images = first ? c_.m[0].extent : Expr(1);
     const auto image = first ? coefficient(c_.m[0]) : std::optional<int64_t>(window.h.extent * window.h.stride);
     const auto offset = index_without(index_without(access_.index, c_.m), c_.k).as_int();
@@ -77,6 +78,15 @@ class WindowReader {
   }
   std::optional<int64_t> coefficient(const Axis& a) const { return number(linear_coefficient(access_.index, a.var.name())); }
 
+  /// Patches without gaps (2x2 in steps of 2): their columns are channels, and each row of patches is an image of its own, as high as a
+  /// patch.
+  bool read_patches(WindowAxis& axis) {
+    const auto stride = coefficient(c_.k[0]), taps = c_.k[0].extent.as_int();
+    if (!stride || *stride <= 0 || !taps) return false;
+    axis = WindowAxis{1, *taps, *stride, 1, 0, *taps, 1};
+    ++paired_;
+    return true;
+  }
   /// The axis of the input that the axis `o` of the output goes over, with the tap of k that belongs to it.
   bool read_axis(const Axis& o, WindowAxis& axis) {
     const auto outputs = o.extent.as_int(), distance = coefficient(o);
