@@ -85,7 +85,8 @@ class Former {
     if (move && !store_stays_contiguous(n) && !is_channels_first_view(n) && !(keeps_channels_last(group) && puts_channels_last(n))) return "stores would lose coalescing; the reader moves the data instead";
     const bool reduces = n.op->lowers_as<Reduction>() && !is_window(id);
     if (reduces) {
-      if (const char* why = combine_rows_refusal(groups_, ctx_, group, id)) return why;
+      const auto refusal = groups_[group].kind == "windows" ? combine_line_refusal : combine_rows_refusal;
+      if (const char* why = refusal(groups_, ctx_, group, id)) return why;
     } else if (!move && !is_pointwise(n)) {
       return "it gathers: each of its results may read any value";
     }

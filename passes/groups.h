@@ -68,6 +68,9 @@ void chain_groups(Groups& groups, const PassContext& ctx);
 /// (combine_rows.cpp).
 const char* combine_rows_refusal(const Groups& groups, const PassContext& ctx, int group, NodeId reduction);
 
+/// The same of a window's results and a reduction along the lines of the image (reduce_lines.cpp).
+const char* combine_line_refusal(const Groups& groups, const PassContext& ctx, int group, NodeId reduction);
+
 /// Whoever reads the node's result may compute it there: nothing in memory is behind it, or less than it would store
 /// (read_through.cpp).
 bool is_free_to_read(const Graph& graph, const Node& node);

@@ -66,6 +66,12 @@ Result<bool> join_sums(Graph& graph, const PassContext& ctx);
 /// Tests: tests/golden/widen_channels/
 Result<bool> widen_channels(Graph& graph, const PassContext& ctx);
 
+/// On GPUs, the mean of an image that a window computes (squeeze-and-excite behind a depthwise convolution) becomes that of the
+/// means of its lines, which the window's kernel has in hand. Sums, maxima and minima likewise.
+///   before:  ReduceMean(x, axes=[2, 3])    after:  ReduceMean(ReduceMean(x, axes=[3]), axes=[2, 3])
+/// Tests: tests/golden/reduce_lines/
+Result<bool> reduce_lines(Graph& graph, const PassContext& ctx);
+
 /// Constants that are masks (all the same, or one value up to a diagonal and another behind it) become formulas over positions.
 /// Tests: tests/golden/describe_masks/
 Result<bool> describe_masks(Graph& graph, const PassContext& ctx);

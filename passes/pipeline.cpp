@@ -24,6 +24,7 @@ constexpr Pass kPipeline[] = {
     {"widen_channels", widen_channels, Stage::Canonical, "after merge, which looks for products of the same value"},
     {"fold_merged", fold_constants, Stage::Canonical,
      "joins the constants of merged products, and evaluates the weights that widen_channels rearranges"},
+    {"reduce_lines", reduce_lines, Stage::Canonical, "before groups are formed, and after decompose, which makes means"},
     {"describe_masks", describe_masks, Stage::Canonical, "constants are final, and nothing folds the formulas again"},
     {"simplify_late", simplify_graph, Stage::Canonical, "decomposition leaves casts and reshapes to themselves"},
     {"remove_dead", remove_dead, Stage::Canonical, "groups must not hold what nobody reads"},

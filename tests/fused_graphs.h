@@ -33,6 +33,27 @@ inline std::vector<FusedGraph> chain_graphs() {
   %13 = Mul(%0, %12): f32[N,40,5,7]
   return %13 "y"
 })", {40, 5, 7}, 2});
+  list.push_back({"squeeze and excite behind a depthwise convolution", R"(graph (%0 "x": f32[N,16,9,10]) where N in [0, inf] {
+  %1 = const "w0": f32[24,16,1,1] data 11
+  %2 = Conv(%0, %1) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,24,9,10]
+  %3 = Sigmoid(%2): f32[N,24,9,10]
+  %4 = Mul(%2, %3): f32[N,24,9,10]
+  %5 = const "wd": f32[24,1,3,3] data 12
+  %6 = DepthwiseConv(%4, %5) {groups=24, kernel=[3, 3], strides=[1, 1], dilations=[1, 1], begins=[1, 1], ends=[1, 1]}: f32[N,24,9,10]
+  %7 = Sigmoid(%6): f32[N,24,9,10]
+  %8 = Mul(%6, %7): f32[N,24,9,10]
+  %9 = ReduceMean(%8) {axes=[2, 3]}: f32[N,24,1,1]
+  %10 = const "w1": f32[6,24,1,1] data 13
+  %11 = Conv(%9, %10) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,6,1,1]
+  %12 = Relu(%11): f32[N,6,1,1]
+  %13 = const "w2": f32[24,6,1,1] data 14
+  %14 = Conv(%12, %13) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,24,1,1]
+  %15 = Sigmoid(%14): f32[N,24,1,1]
+  %16 = Mul(%8, %15): f32[N,24,9,10]
+  %17 = const "w3": f32[16,24,1,1] data 15
+  %18 = Conv(%16, %17) {kernel=[1, 1], strides=[1, 1], dilations=[1, 1], begins=[0, 0], ends=[0, 0]}: f32[N,16,9,10]
+  return %18 "y"
+})", {16, 9, 10}, 5});
   list.push_back({"the pixels of channels last", R"(graph (%0 "x": f32[N,4,5,36]) where N in [0, inf] {
   %1 = const "w1": f32[36,9] data 11
   %2 = const "w2": f32[9,36] data 12

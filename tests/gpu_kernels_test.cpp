@@ -352,6 +352,7 @@ TEST_CASE("a kernel of each kind on a GPU", "[gpu][sanitizer]") {
       argmax(6, 1500, true, false),
       max_pool(1, 8, 8, 6, true),
       depthwise(2, 16, 16, 64, 3, 1, DType::F16),
+      depthwise_lines(2, 16, 16, 64, 3, 1, DType::F16, Combine::Sum),
       two_small_products(3, 72, 20, 33),
       largest_of_rows(5, 49, 24, 64, DType::F16),
       matmul(1, 70, 66, 37, false, false, DType::F32),

@@ -22,11 +22,12 @@ void WindowPrinter::print() {
   out_.blank();
   print_epilogue();
   out_.blank();
+  if (form_.line) print_line();
   out_.splice(signature() + " {");
   out_.open_silently();
   bind_args_of_entry();
   print_extent(form_.outer, "outers");
-  out_.line("window<Plan>(Window{args}, Epilogue{args}, outers);");
+  out_.line(fmt::format("window<Plan>(Window{{args}}, Epilogue{{args}}, {}outers);", form_.line ? "Line{args}, " : ""));
   out_.close();
 }
 
@@ -38,7 +39,7 @@ void WindowPrinter::print_plan() {
                         schedule_.tile.m, schedule_.tile.n, schedule_.threads));
   out_.line(fmt::format("static constexpr int taps_y = {}, step_y = {}, out_y = {};", y.taps, y.step, y.outputs));
   out_.line(fmt::format("static constexpr int taps_x = {}, step_x = {}, out_x = {};", x.taps, x.step, x.outputs));
-  out_.line(fmt::format("static constexpr int channels = {};", *form_.channels.extent.as_int()));
+  out_.line(fmt::format("static constexpr int channels = {}, groups = {};", *form_.channels.extent.as_int(), schedule_.tile.k));
 }
 
 /// A function of the functor whose result is `value` for `vector` neighbouring channels, or a truth value.
@@ -47,7 +48,7 @@ void WindowPrinter::print_load(FunctorPrinter& f, const char* head, const Expr& 
   FunctorPrinter one(kernel_, schedule_, expr_.i32());
   const Expr base = Expr::index(form_.channels.var.name() + "0", form_.channels.extent);
   const Expr index = simplify(substitute(load.arg(0), {{form_.channels.var.name(), base}}));
-  const bool constant = kernel_.buffers[static_cast<size_t>(load.buffer())].is_constant;
+  const bool weight = form_.weight.valid() && load.same(form_.weight);  // before the wait
   {
     auto call = one.writer().block(head);
     one.bind_args();
@@ -55,7 +56,7 @@ void WindowPrinter::print_load(FunctorPrinter& f, const char* head, const Expr& 
     one.bind_index_text(base, "c");
     for (const auto& [symbol, text] : indices)
       if (symbol.valid()) one.bind_index_text(symbol, text);
-    one.writer().line(fmt::format("return {}<{}>({});", constant ? "load_vec_constant" : "load_vec", schedule_.vector,
+    one.writer().line(fmt::format("return {}<{}>({});", weight ? "load_vec_early" : "load_vec", schedule_.vector,
                                   one.pointer_to(load.buffer(), index)));
   }
   f.writer().splice(one.text());
@@ -110,26 +111,52 @@ void WindowPrinter::print_window() {
   expr_.include("math.cuh");
 }
 
+void WindowPrinter::print_call(FunctorPrinter& f, const char* name, bool of_line, const Body& uses,
+                               const std::function<void(const Expr&)>& print) {
+  const char* index = expr_.index_type();
+  const Expr base = Expr::index(form_.channels.var.name() + "0", form_.channels.extent);
+  auto call = f.writer().block(fmt::format("INGOT_DEV void {0}({1} outer, {1} y, {2}{1} c, float (&acc)[{3}]) const", name, index,
+                                           of_line ? std::string() : fmt::format("{} x, ", index), schedule_.vector));
+  f.bind_args();
+  f.split(form_.outer, "outer", uses);
+  if (form_.y.out) f.bind_index_text(form_.y.out->var, "y");
+  if (!of_line) f.bind_index_text(form_.x.out->var, "x");
+  f.bind_index_text(base, "c");
+  print(base);
+}
+
+/// What a functor does with `vector` neighbouring results.
+void WindowPrinter::print_results(FunctorPrinter& f, bool of_line, const Expr& acc, const Body& results) {
+  Contract c;
+  c.acc = acc;
+  c.epilogue = results;
+  print_call(f, "operator()", of_line, results, [&](const Expr& base) { f.vectorise_epilogue(form_.channels, base, schedule_.vector, c, {}); });
+}
+
 void WindowPrinter::print_epilogue() {
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
-  const Expr base = Expr::index(form_.channels.var.name() + "0", form_.channels.extent);
-  Contract results;
-  results.acc = form_.reduce.result;
-  results.epilogue = form_.epilogue;
   {
     auto type = f.writer().type_block("struct Epilogue");
     f.writer().line("Args args;");
-    auto call = f.writer().block(
-        fmt::format("INGOT_DEV void operator()({0} outer, {0} y, {0} x, {0} c, float (&acc)[{1}]) const",
-                    expr_.index_type(), schedule_.vector));
-    f.bind_args();
-    f.split(form_.outer, "outer", form_.epilogue);
-    if (form_.y.out) f.bind_index_text(form_.y.out->var, "y");
-    f.bind_index_text(form_.x.out->var, "x");
-    f.bind_index_text(base, "c");
-    f.vectorise_epilogue(form_.channels, base, schedule_.vector, results, {});
+    print_results(f, false, form_.reduce.result, form_.epilogue);
   }
   splice(f);
+}
+
+void WindowPrinter::print_line() {
+  const WindowLine& line = *form_.line;
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  {
+    auto type = f.writer().type_block("struct Line");
+    f.writer().line("Args args;");
+    f.print_combination(line.reduce.combine, DType::F32);
+    print_call(f, "value", false, as_body(line.value), [&](const Expr& base) {
+      f.change_results(form_.channels, base, schedule_.vector, form_.reduce.result, line.value);
+    });
+    print_results(f, true, line.reduce.result, line.epilogue);
+  }
+  splice(f);
+  out_.blank();
 }
 
 }  // namespace ingot

@@ -13,7 +13,9 @@
 namespace ingot {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128, kMostThreads = 512;
+constexpr int kSector = 32;              // bytes that memory brings at a time
+constexpr double kLineSync = 400;        // cycles of the barrier and of the sums behind it
 constexpr int64_t kFew = 1, kMany = 64;  // of a dimension that only a call knows
 constexpr int kRegisters = 240;
 constexpr int64_t kMostSums = 2800;  // of a thread: all are unrolled, and ptxas takes its time
@@ -35,11 +37,29 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
   const int live =
       std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
   const int taps = static_cast<int>(w.y.taps * w.x.taps);
-  return live * columns * vector + weights + 2 * across * words + 36 +
+  return live * columns * vector + weights + 2 * across * words + 36 + (w.line ? vector + 16 : 0) +
          (taps > 9 ? 2 * taps : 0);  // ptxas moves loads up
 }
-int blocks_of(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns) {
-  return std::clamp(65536 / (registers(kernel, w, vector, rows, columns) * kThreads), 1, 8);
+
+/// Vectors of channels and threads of a block.
+struct BlockSize {
+  int groups = 0, threads = kThreads;
+};
+/// A block with lines has whole ones: of channels that fill the sectors of memory, if such a block has not too many threads; then
+/// as many strips as fill a block.
+BlockSize block_size(const Kernel& kernel, const WindowForm& w, int vector, int columns) {
+  if (!w.line) return {};
+  const int across = static_cast<int>(w.x.outputs) / columns, all = static_cast<int>(*w.channels.extent.as_int()) / vector;
+  const int bytes = vector * static_cast<int>(size_of(kernel.buffers[static_cast<size_t>(w.input.buffer())].type));
+  BlockSize best;
+  bool whole = false;  // sectors
+  for (int groups = 1; groups * across <= kMostThreads && groups <= all; ++groups) {
+    if (all % groups != 0) continue;
+    const bool fills = groups * bytes % kSector == 0 || groups == all;
+    if (best.groups == 0 || (groups * across <= kThreads ? fills || !whole : fills && !whole)) best.groups = groups, whole = fills;
+  }
+  best.threads = best.groups * across * std::max(1, kThreads / std::max(1, best.groups * across));
+  return best;
 }
 
 /// Both are neighbours and aligned for vectors of channels.
@@ -54,23 +74,26 @@ bool loads_vectors(const WindowForm& w, int vector) {
 }
 
 /// `blocks`: of an SM, that registers must suffice for.
-Schedule window_schedule(int vector, int rows, int columns, int blocks) {
+Schedule window_schedule(int vector, int rows, int columns, int blocks, const BlockSize& size) {
   Schedule s;
   s.kind = Schedule::Kind::Window;
-  s.threads = kThreads;
+  s.threads = size.threads;
   s.vector = vector;
   s.tile.m = rows;
   s.tile.n = columns;
+  s.tile.k = size.groups;
   s.tile.stages = blocks;
   return s;
 }
 
 /// INGOT_TILE=4x7/2b3: rows, columns, channels and blocks of an SM, for measurements; 0x0: no kernel of its own.
-std::optional<Schedule> forced_window() {
+std::optional<Schedule> forced_window(const Kernel& kernel, const WindowForm& w) {
   const char* text = std::getenv("INGOT_TILE");
   int rows = 0, columns = 0, vector = 2, blocks = 2;
   if (!text || std::sscanf(text, "%dx%d/%db%d", &rows, &columns, &vector, &blocks) != 4) return std::nullopt;
-  return window_schedule(vector, rows, columns, blocks);
+  const auto divides = [](int part, int64_t all) { return part > 0 && all % part == 0; };
+  if (!divides(rows, w.y.outputs) || !divides(columns, w.x.outputs) || !divides(vector, *w.channels.extent.as_int())) return Schedule{};
+  return window_schedule(vector, rows, columns, blocks, block_size(kernel, w, vector, columns));
 }
 
 /// Cycles of the busiest SM.
@@ -78,7 +101,7 @@ double cycles_of(const WindowForm& w, const TargetTraits& target, const Schedule
   const int vector = s.vector, rows = s.tile.m, columns = s.tile.n;
   const double taps = static_cast<double>(w.y.taps * w.x.taps), results = rows * columns;
   const double down = static_cast<double>(rows_read(w.y, rows)), across = static_cast<double>(rows_read(w.x, columns));
-  double work = 0;
+  double work = w.line ? 1 : 0;
   for (const Stmt& e : w.epilogue) {
     if (auto* l = e.as<Let>()) work += static_cast<double>(count_flops(l->value));
     if (auto* st = e.as<Store>()) work += static_cast<double>(count_flops(st->value));
@@ -89,12 +112,13 @@ double cycles_of(const WindowForm& w, const TargetTraits& target, const Schedule
                               results * (vector * (work + 1) + kLoad) + 60;
   const double channels = static_cast<double>(*w.channels.extent.as_int());
   const double threads = static_cast<double>(outer * w.y.outputs * w.x.outputs) / results * (channels / vector);
-  const double warps = std::ceil(threads / kThreads) * (kThreads / 32.0) / target.parallel_units;
-  const double resident = s.tile.stages * (kThreads / 32);
+  const double in_block = std::ceil(s.threads / 32.0);
+  const double warps = std::ceil(threads / s.threads) * in_block / target.parallel_units;
+  const double resident = s.tile.stages * in_block;
   const double rounds = std::max(1.0, std::ceil(warps / resident));
   // Warps of an SM take turns at its four schedulers; one alone waits for its own results, and for each row.
   const double busy = warps * instructions / (3.2 * std::min(1.0, (resident + 4) / 20)),
-               alone = rounds * (instructions * 1.5 + 700 + 60 * down);
+               alone = rounds * (instructions * 1.5 + 700 + 60 * down + (w.line ? kLineSync : 0));
   return std::max(busy, alone);
 }
 
@@ -115,7 +139,11 @@ std::vector<RankedPlan> plans_of(const Kernel& kernel, const WindowForm& w, cons
         if (registers(kernel, w, vector, rows, columns) > kRegisters) continue;
         if (w.y.taps * w.x.taps * rows * columns * vector > kMostSums) continue;
         if (rows_read(w.y, rows) * rows_read(w.x, columns) * w.x.taps * rows * vector > kMostTurns) continue;
-        const Schedule s = window_schedule(vector, rows, columns, blocks_of(kernel, w, vector, rows, columns));
+        const BlockSize size = block_size(kernel, w, vector, columns);
+        if (w.line && size.groups == 0) continue;
+        const int blocks = std::clamp(65536 / (registers(kernel, w, vector, rows, columns) * size.threads), 0, 8 * kThreads / std::min(size.threads, kThreads));
+        if (blocks == 0) continue;
+        const Schedule s = window_schedule(vector, rows, columns, std::min(blocks, 8), size);
         plans.push_back({s, cycles_of(w, target, s, outer)});
       }
     }
@@ -133,7 +161,10 @@ Schedule best_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& 
 /// The widest vector of channels, where the kernel can have a form of its own.
 int widest_channels(const Kernel& kernel, const WindowForm& w) {
   if (!w.channels.extent.as_int()) return 0;
-  const int widest = widest_vector(kernel, kernel.body, w.channels.var, w.channels.extent, 4);
+  Body body{{w.reduce}};
+  body.insert(body.end(), w.epilogue.begin(), w.epilogue.end());
+  if (w.line) body.insert(body.end(), w.line->epilogue.begin(), w.line->epilogue.end());
+  const int widest = widest_vector(kernel, body, w.channels.var, w.channels.extent, 4);
   return widest >= 2 && loads_vectors(w, widest) ? widest : 0;
 }
 
@@ -152,10 +183,8 @@ std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& targ
   const auto w = window_form(kernel);
   const int widest = w ? widest_channels(kernel, *w) : 0;
   if (widest == 0) return {};
-  if (const auto forced = forced_window()) {
-    const auto divides = [](int part, int64_t all) { return part > 0 && all % part == 0; };
-    const bool fits =
-        divides(forced->tile.m, w->y.outputs) && divides(forced->tile.n, w->x.outputs) && forced->vector <= widest;
+  if (const auto forced = forced_window(kernel, *w)) {
+    const bool fits = forced->kind == Schedule::Kind::Window && forced->vector <= widest && (!w->line || forced->tile.k > 0);
     return fits ? std::vector<Schedule>{*forced} : std::vector<Schedule>{};
   }
   const Schedule few = best_of(kernel, *w, target, outer_at(*w, kFew), widest),

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "codegen/cuda/window_form.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
@@ -39,7 +40,7 @@ std::vector<RankedPlan> ranked(const PlannedKernel& planned, const TargetTraits&
 Expr results_of(const Kernel& kernel) {
   if (const Contract* c = kernel.contract()) return total_of(c->m) * total_of(c->n) * total_of(c->batch);
   if (const Attend* t = kernel.attend()) return total_of(t->m) * total_of(t->d) * total_of(t->batch);
-  return total_of(kernel.domain);
+  return window_results(kernel);
 }
 
 /// `few`: of attention, the form is one for few queries, if there are any.

@@ -1,5 +1,8 @@
 #include "codegen/cuda/window_form.h"
 
+#include <algorithm>
+
+#include "codegen/cuda/plan_cuda.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
@@ -19,12 +22,12 @@ int64_t distance(const Expr& index, const Axis& axis) {
   return c ? c->as_int().value_or(0) : 0;
 }
 
-/// The direction that a tap of the reduction walks: which axis of the domain goes with it, and how far it steps.
-std::optional<WindowSide> side_of(const Kernel& kernel, const Expr& index, const Axis& tap) {
+/// The direction that a tap of the reduction walks: which axis of the results goes with it, and how far it steps.
+std::optional<WindowSide> side_of(const std::vector<Axis>& results, const Expr& index, const Axis& tap) {
   const int64_t per_tap = distance(index, tap), taps = tap.extent.as_int().value_or(kMostTaps + 1);
   if (per_tap <= 0 || taps > kMostTaps) return std::nullopt;
-  for (size_t i = 0; i + 1 < kernel.domain.size(); ++i) {
-    const Axis& a = kernel.domain[i];
+  for (size_t i = 0; i + 1 < results.size(); ++i) {
+    const Axis& a = results[i];
     const int64_t per_out = distance(index, a), step = per_out / per_tap;
     if (!a.extent.as_int() || per_out % per_tap != 0 || step < 1 || step > kMostSteps) continue;
     WindowSide side;
@@ -82,12 +85,12 @@ bool take_input(Expr value, WindowForm& form, Expr& guard) {
 }
 
 /// input * weight, either way round: the weight is a constant that no output's place matters to.
-bool take_factors(const Kernel& kernel, const Expr& value, WindowForm& form, Expr& guard) {
+bool take_factors(const Kernel& kernel, const std::vector<Axis>& results, const Expr& value, WindowForm& form, Expr& guard) {
   if (value.op() != ExprOp::Mul) return take_input(value, form, guard);
   const auto is_weight = [&](const Expr& e) {
     if (e.op() != ExprOp::Load || !kernel.buffers[static_cast<size_t>(e.buffer())].is_constant) return false;
-    for (size_t i = 0; i + 1 < kernel.domain.size(); ++i)
-      if (depends_on(e.arg(0), kernel.domain[i].var.name())) return false;
+    for (size_t i = 0; i + 1 < results.size(); ++i)
+      if (depends_on(e.arg(0), results[i].var.name())) return false;
     return true;
   };
   for (size_t i = 0; i < 2; ++i) {
@@ -98,19 +101,65 @@ bool take_factors(const Kernel& kernel, const Expr& value, WindowForm& form, Exp
   return false;
 }
 
+/// The parts of a kernel: what makes a result, all axes of the results, what follows, and what becomes of lines.
+struct Parts {
+  const Reduce* window = nullptr;
+  std::vector<Axis> results;
+  Body epilogue;
+  std::optional<WindowLine> line;
+};
+
+/// A scratch array of a line, a loop along it that fills it, and its reduction.
+std::optional<Parts> parts_with_line(const Kernel& kernel) {
+  const Body& b = kernel.body;
+  if (b.size() < 3 || kernel.domain.empty()) return std::nullopt;
+  const auto* scratch = b[0].as<Alloc>();
+  const auto* loop = b[1].as<Loop>();
+  const auto* r = b[2].as<Reduce>();
+  if (!scratch || !loop || !r || loop->axes.size() != 1 || r->axes.size() != 1 || loop->body.size() < 2) return std::nullopt;
+  const Reduce* window = loop->body[0].as<Reduce>();
+  const auto* last = loop->body.back().as<Store>();
+  const auto is_scratch = [&](int buffer, const Expr& index, const Axis& axis) { return buffer == scratch->buffer && index.same(axis.var); };
+  if (!window || !last || !is_scratch(last->buffer, last->index, loop->axes[0])) return std::nullopt;
+  if (r->value.op() != ExprOp::Load || !is_scratch(r->value.buffer(), r->value.arg(0), r->axes[0])) return std::nullopt;
+  if (r->combine != Combine::Sum && r->combine != Combine::Max && r->combine != Combine::Min) return std::nullopt;
+  if (!r->init.same(identity_of(r->combine, r->value.type())) || r->value.type() != DType::F32) return std::nullopt;
+  Parts p{window, kernel.domain, Body(loop->body.begin() + 1, loop->body.end() - 1), WindowLine{*r, last->value, Body(b.begin() + 3, b.end())}};
+  p.results.insert(p.results.end() - 1, loop->axes[0]);
+  return p;
+}
+std::optional<Parts> parts_of(const Kernel& kernel) {
+  if (auto p = parts_with_line(kernel)) return p;
+  const Reduce* r = kernel.body.empty() ? nullptr : kernel.body[0].as<Reduce>();
+  if (!r) return std::nullopt;
+  return Parts{r, kernel.domain, Body(kernel.body.begin() + 1, kernel.body.end()), std::nullopt};
+}
+bool is_flat(const Body& body) {
+  return std::all_of(body.begin(), body.end(), [](const Stmt& s) { return s.as<Let>() || s.as<Store>(); });
+}
+
 }  // namespace
 
+bool has_lines(const Kernel& kernel) { return parts_with_line(kernel).has_value(); }
+
+Expr window_results(const Kernel& kernel) {
+  const auto p = parts_with_line(kernel);
+  return total_of(p ? p->results : kernel.domain);
+}
+
 std::optional<WindowForm> window_form(const Kernel& kernel) {
-  const Reduce* r = kernel.body.empty() ? nullptr : kernel.body[0].as<Reduce>();
-  if (!r || kernel.domain.size() < 2 || r->value.type() != DType::F32) return std::nullopt;
-  if (r->combine != Combine::Sum && r->combine != Combine::Max) return std::nullopt;
+  auto parts = parts_of(kernel);
+  if (!parts || parts->results.size() < 2) return std::nullopt;
+  const Reduce* r = parts->window;
+  const std::vector<Axis>& results = parts->results;
+  if (r->value.type() != DType::F32 || (r->combine != Combine::Sum && r->combine != Combine::Max)) return std::nullopt;
   if (!r->init.is_const() || r->init.float_value() != identity_of(r->combine, DType::F32).float_value())
     return std::nullopt;
   WindowForm form;
   form.reduce = *r;
-  form.epilogue.assign(kernel.body.begin() + 1, kernel.body.end());
-  for (const Stmt& s : form.epilogue)
-    if (!s.as<Let>() && !s.as<Store>()) return std::nullopt;
+  form.epilogue = std::move(parts->epilogue);
+  form.line = std::move(parts->line);
+  if (!is_flat(form.epilogue) || (form.line && !is_flat(form.line->epilogue))) return std::nullopt;
   Expr guard;
   std::vector<Axis> taps;
   Bindings single;
@@ -118,24 +167,26 @@ std::optional<WindowForm> window_form(const Kernel& kernel) {
     if (a.extent.is_const(1)) single[a.var.name()] = Expr(0);
     else taps.push_back(a);
   }
-  if (!take_factors(kernel, substitute(r->value, single), form, guard)) return std::nullopt;
+  if (!take_factors(kernel, results, substitute(r->value, single), form, guard)) return std::nullopt;
   if (form.reduce.combine == Combine::Sum && form.fill != 0) return std::nullopt;
   if (taps.empty() || taps.size() > 2) return std::nullopt;
   const Expr index = form.input.arg(0);
-  const auto x = side_of(kernel, index, taps.back());
+  const auto x = side_of(results, index, taps.back());
   if (!x) return std::nullopt;
   form.x = *x;
   if (taps.size() == 2) {
-    const auto y = side_of(kernel, index, taps.front());
+    const auto y = side_of(results, index, taps.front());
     if (!y || y->out->var.name() == x->out->var.name()) return std::nullopt;
     form.y = *y;
   }
-  form.channels = kernel.domain.back();
-  for (size_t i = 0; i + 1 < kernel.domain.size(); ++i) {
-    const Axis& a = kernel.domain[i];
+  form.channels = results.back();
+  for (size_t i = 0; i + 1 < results.size(); ++i) {
+    const Axis& a = results[i];
     const bool taken = a.var.name() == form.x.out->var.name() || (form.y.out && a.var.name() == form.y.out->var.name());
     if (!taken) form.outer.push_back(a);
   }
+  // Lines are those along x, where the windows slide in both directions.
+  if (form.line && (taps.size() != 2 || results[results.size() - 2].var.name() != form.x.out->var.name())) return std::nullopt;
   std::vector<Expr> conditions;
   if (guard.valid()) conditions_of(guard, conditions);
   for (const Expr& c : conditions)

@@ -17,7 +17,15 @@ struct WindowSide {
   std::vector<Expr> inside;       // conditions on the place; where one fails, the element is `fill`
 };
 
-/// acc = combine over the taps of input * weight; then the epilogue.
+/// What a line of results (all that differ in x alone) is combined to: `reduce` of `value`, over the window's result; then the
+/// epilogue.
+struct WindowLine {
+  Reduce reduce;
+  Expr value;
+  Body epilogue;
+};
+
+/// acc = combine over the taps of input * weight; then the epilogue, and what becomes of lines.
 struct WindowForm {
   Reduce reduce;
   std::vector<Axis> outer;        // all but rows, columns and channels
@@ -26,8 +34,13 @@ struct WindowForm {
   Expr input, weight;             // loads; weight: may be invalid
   double fill = 0;
   Body epilogue;                  // over the kernel's indices and the reduction's result
+  std::optional<WindowLine> line;
 };
 /// Nothing where the kernel is something else, or where a window is dilated or moves by other than whole places.
 std::optional<WindowForm> window_form(const Kernel& kernel);
+/// A kernel of windows whose points are lines of results, which it combines: it may have a window_form.
+bool has_lines(const Kernel& kernel);
+/// How many results of windows there are: the domain's points, or what lies on these lines.
+Expr window_results(const Kernel& kernel);
 
 }  // namespace ingot

@@ -25,14 +25,15 @@ static const Index& position_like(const Graph& body, const std::map<ValueId, Ind
   INGOT_CHECK(false, "epilogue_of: an output has the shape of nothing that the group computes");
 }
 
-Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::map<ValueId, Index>* positions) {
+static Body stores_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::span<const ValueId> outputs,
+                      std::map<ValueId, Index>* positions) {
   const Graph& body = values.body();
   std::map<ValueId, Index> position{{anchor, at}};
   values.bind(anchor, acc);
   for (NodeId id : body.order()) {
     const Node& n = body.node(id);
     const auto from = std::find_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return position.count(v); });
-    if (from == n.inputs.end() || n.op->lowers_as<Reduction>()) continue;
+    if (from == n.inputs.end() || n.op->lowers_as<Reduction>()) continue;  // what follows a reduction has an anchor of its own
     const NodeView view(body, n);
     if (auto* m = n.op->lowers_as<Movement>()) {
       Index to = m->inverse(*view, position[*from]);
@@ -45,7 +46,7 @@ Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Exp
     values.bind(n.outputs[0], values.pointwise(n, position[*from]));
   }
   Body stores;
-  for (ValueId v : body.outputs) {
+  for (ValueId v : outputs) {
     const Node* n = body.producer(v);
     if (n && n->op->lowers_as<Reduction>() && v != anchor) continue;
     const bool bound = position.count(v);
@@ -54,6 +55,12 @@ Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Exp
   }
   if (positions) *positions = std::move(position);
   return stores;
+}
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::map<ValueId, Index>* positions) {
+  return stores_of(values, anchor, at, acc, values.body().outputs, positions);
+}
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::span<const ValueId> outputs) {
+  return stores_of(values, anchor, at, acc, outputs, nullptr);
 }
 
 Index fresh_index(const std::string& prefix, const Shape& shape) {

@@ -1,6 +1,8 @@
 // What the lowerings of the group kinds share: axes from indices, and where the results of a group are stored.
 #pragma once
 
+#include <span>
+
 #include "codegen/kernel/kernel.h"
 #include "codegen/lower/group_values.h"
 
@@ -12,6 +14,8 @@ Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr va
 /// element goes. Outputs that read nothing bound are computed where an element of their shape is.
 /// Returns the stores of the group's outputs, but for what is reduced; `position`, if given, gets where each element goes.
 Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::map<ValueId, Index>* position = nullptr);
+/// Those of some outputs.
+Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::span<const ValueId> outputs);
 /// The value behind movement at the end of a body that only says where elements are stored.
 ValueId unmoved(const Graph& body, ValueId v);
 /// Where element `index` of unmoved(body, v) lies in v.
@@ -24,6 +28,8 @@ Index fresh_index(const std::string& prefix, const Shape& shape);
 
 /// The statement of a product, its axes in order (lower_contraction.cpp).
 void lower_contraction(GroupValues& values, Kernel& kernel);
+/// The statements of a window (lower_windows.cpp).
+void lower_windows(GroupValues& values, Kernel& kernel);
 /// The statements of a chain (lower_chain.cpp).
 void lower_chain(GroupValues& values, Kernel& kernel);
 /// The statement of an attention group (lower_attention.cpp).

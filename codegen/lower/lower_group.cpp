@@ -69,20 +69,6 @@ const Node* find_anchor(const Graph& body) {
   return nullptr;
 }
 
-void lower_windows(GroupValues& values, Kernel& k) {
-  const Graph& body = values.body();
-  const Node& n = *find_anchor<Reduction>(body);
-  const NodeView view(body, n);
-  const Index out = fresh_index("i", view->outputs[0].shape);
-  const Index taps = fresh_index("t", n.op->lowers_as<Reduction>()->form(*view).extents);
-  k.domain = axes_of(out);
-  Reduce r = reduce_of(values, n, out, taps, "acc");
-  const Expr acc = finish_of(values, n, out, r.result);
-  k.body.push_back({std::move(r)});
-  for (Stmt& s : epilogue_of(values, n.outputs[0], out, acc)) k.body.push_back(std::move(s));
-  sort_by_stride(k.domain, first_store(k.body));
-}
-
 /// Rows: dimensions of the common shape that are not reduced are the domain; each reduction is a pass over the others.
 class RowsLowering {
  public:

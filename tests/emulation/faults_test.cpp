@@ -583,11 +583,30 @@ TEST_CASE("faults in sliding windows", "[emulated]") {
       {"columns outside the image are read", kWindow, "if (row && window.inside_x(x + i))", "if (row)", "wrong"},
       {"rows outside the image are read", kWindow, "if (row && window.inside_x(x + i))", "if (window.inside_x(x + i))",
        "global-out-of-bounds"},
-      {"threads behind the last have results", kWindow, "if (outer >= outers) return;", "", "global-out-of-bounds"},
+      {"threads behind the last have results", kWindow, "if (at.outer >= outers) return;", "", "global-out-of-bounds"},
       {"the wrong tap", kWindow, "weight[ty * Plan::taps_x + tx][v]", "weight[tx * Plan::taps_x + ty][v]", "wrong"},
       {"the row before is used again", kWindow, "now = next;", "if (r % 3 != 1) now = next;", "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault);
+}
+
+TEST_CASE("faults in lines of windows", "[emulated]") {
+  constexpr const char* kWindow = "prelude/window.cuh";
+  const Sample sample = depthwise_lines(3, 14, 14, 24, 5, 1, DType::F16, Combine::Sum);
+  const Fault faults[] = {
+      {"sums are read before they are all there", kWindow, "      cta_sync();\n      constexpr int kStrips", "      constexpr int kStrips", "shared-race"},
+      {"a thread is left out", kWindow, "for (int x = 1; x < kAcross; ++x)", "for (int x = 2; x < kAcross; ++x)", "wrong"},
+      {"a strip has the sums of the first", kWindow, "place(strip * kAcross + x, row, group)", "place(x, row, group)", "wrong"},
+      {"lines behind the last are stored", kWindow, "if (own.outer >= outers) return;", "", "global-out-of-bounds"},
+      {"threads behind the last have results", kWindow, "if (at.outer < outers)\n    window_rows", "window_rows", "global-out-of-bounds"},
+      {"the row before is added to", kWindow, "sum[v] = column == 0 ?", "sum[v] = row + column == 0 ?", "wrong"},
+  };
+  Schedule schedule;  // blocks of four strips, of which the last block has one
+  schedule.kind = Schedule::Kind::Window;
+  schedule.threads = 96;
+  schedule.vector = 2;
+  schedule.tile = {.m = 2, .n = 7, .k = 12, .stages = 2};
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
 }
 
 TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
@@ -609,7 +628,7 @@ TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
   const Sample stages = two_small_products(3, 72, 20, 33);
   plant(stages, {"the second product reads the first too early", "", "cta_sync();\n", "", "shared-race"});
   plant(stages, {"sums behind the last are stored", "", " && mine)", ")", "race"});
-  const Sample by_cluster = two_small_products(2, 120, 40, 250);
+  const Sample by_cluster = two_small_products(2, 520, 40, 250);
   plant(by_cluster, {"a block reads what another one still writes", "", "  cluster_sync();\n", "", "shared-race"});
   plant(by_cluster, {"a block tells only the first one", "", "sts_all<8, float>", "sts_all<1, float>", "uninitialised"});
 }

@@ -282,6 +282,25 @@ Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
+Sample depthwise_lines(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type, Combine combine) {
+  Sample sample = depthwise(n, h, w, c, filter, stride, type);
+  Kernel& k = sample.kernel;
+  const Axis line = k.domain[2];
+  const Expr p = k.domain[1].extent, result = std::get<Store>(k.body[1].node).value;
+  k.domain.erase(k.domain.begin() + 2);
+  k.buffers.push_back(output("out1", type, {n, *p.as_int(), c}));
+  const int scratch = static_cast<int>(k.buffers.size());
+  const Expr x = Expr::index("x", line.extent);
+  Body each = std::move(k.body);
+  each.push_back({Store{scratch, line.var, result}});
+  const Reduce r = reduction(Expr::local("line", result.type()), combine, {axis(x)}, Expr::load(scratch, result.type(), x));
+  k.body = {{Alloc{scratch, "line", result.type(), line.extent}}, {Loop{{line}, std::move(each)}}, {r}};
+  const Expr finished = combine == Combine::Sum ? r.result / Expr::number(result.type(), static_cast<double>(*line.extent.as_int())) : r.result;
+  k.body.push_back({Store{4, (k.domain[0].var * p + k.domain[1].var) * c + k.domain[2].var, finished}});
+  sample.name += combine == Combine::Sum ? "_lines" : "_peaks";
+  return sample;
+}
+
 Sample matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, bool a_transposed, bool b_transposed, DType type,
               bool batched_w) {
   const Expr ib = index("b", batch), im = index("i", m), in = index("j", n), ik = index("k", kk);
@@ -602,6 +621,10 @@ std::vector<Sample> all_samples() {
           depthwise(3, 14, 14, 24, 7, 1, DType::F16),
           depthwise(2, 12, 9, 20, 3, 2, DType::BF16),
           depthwise(1, 14, 14, 96, 7, 1, DType::F16),
+          depthwise_lines(3, 14, 14, 96, 5, 1, DType::F16, Combine::Sum),
+          depthwise_lines(2, 28, 28, 40, 3, 2, DType::F32, Combine::Max),
+          depthwise_lines(5, 7, 7, 64, 5, 1, DType::BF16, Combine::Sum),
+          depthwise_lines(1, 30, 56, 32, 3, 1, DType::F16, Combine::Sum),
           matmul(1, 70, 66, 37, false, false, DType::F32),
           matmul(2, 33, 72, 64, true, true, DType::F32),
           nan_matmul(40, 36, 40),

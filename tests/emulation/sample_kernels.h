@@ -45,6 +45,8 @@ Sample column_sum(int64_t rows, int64_t columns);  // reduces the outer axis
 Sample max_pool(int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc);
 /// A filter for each channel, channels last, padded to the same size at stride 1.
 Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type);
+/// The same, and the mean of each line of results (Sum), or their extreme.
+Sample depthwise_lines(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type, Combine combine);
 Sample two_small_products(int64_t rows, int64_t k, int64_t inner, int64_t n);  // stages by way of a scratch array
 /// A product's rows are combined; `between` more rows of x follow each group.
 Sample rows_matmul(int64_t m, int64_t n, int64_t k, DType type, int64_t rows_of_gate, bool residual);  // rows_of_gate 0: no gate

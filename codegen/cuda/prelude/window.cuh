@@ -7,8 +7,11 @@
 //   Window     types Input and Weight; kWeights, kStart, kFill; load(outer, y, x, c), weight(ty, tx, c): vectors;
 //              inside_y(y), inside_x(x): else the element counts as kFill; combine(acc, x, w)
 //   Epilogue   e(outer, y, x, c, acc): called for `vector` neighbouring channels
+//   Line       what becomes of all results of a line, if there is that: value(outer, y, x, c, acc) changes acc to what is combined;
+//              combine(a, b), l(outer, y, c, combined)
 //   Plan       index, vector, rows, columns, taps_y, taps_x, step_y, step_x, out_y, out_x, channels, threads; rows and columns
-//              divide out_y and out_x, vector divides channels
+//              divide out_y and out_x, vector divides channels; groups: 0, or so many vectors of channels of a block, which
+//              divides all of them. A block then has whole strips of `rows` lines: threads is a multiple of groups * out_x / columns
 #pragma once
 #include "prelude/memory.cuh"
 #include "prelude/sync.cuh"
@@ -80,28 +83,136 @@ template <class Plan, class Window> struct WindowSums {
   }
 };
 
-template <class Plan, class Window, class Epilogue>
-INGOT_DEV void window(const Window& window, const Epilogue& epilogue, typename Plan::index outers) {
+/// What a thread computes: so many rows and columns from there on.
+template <class Plan> struct WindowPlace {
   typedef typename Plan::index Index;
-  constexpr int kGroups = Plan::channels / Plan::vector, kAcross = Plan::out_x / Plan::columns, kDown = Plan::out_y / Plan::rows;
+  static constexpr int kGroups = Plan::channels / Plan::vector, kAcross = Plan::out_x / Plan::columns, kDown = Plan::out_y / Plan::rows;
+  Index c, x, y, outer;
+
+  /// The place of thread lane * Plan::groups + group of a block with whole strips.
+  INGOT_DEV WindowPlace(int group, int lane) {
+    constexpr int kParts = kGroups / Plan::groups, kLanes = Plan::threads / Plan::groups;
+    c = ((Index)blockIdx.x % kParts * Plan::groups + group) * Plan::vector;
+    split((Index)blockIdx.x / kParts * kLanes + lane);
+  }
+  /// That of a thread of any block.
+  INGOT_DEV explicit WindowPlace(Index thread) {
+    c = thread % kGroups * Plan::vector;
+    split(thread / kGroups);
+  }
+
+ private:
+  INGOT_DEV void split(Index at) {
+    x = at % kAcross * Plan::columns;
+    y = at / kAcross % kDown * Plan::rows;
+    outer = at / kAcross / kDown;
+  }
+};
+
+/// The lines of a block's results, combined: first those of a thread, then those of the threads beside it.
+template <class Plan, class Line> struct WindowLines {
+  typedef typename Plan::index Index;
+  typedef Vec<float, Plan::vector> Values;
+  typedef WindowPlace<Plan> Place;
+  static constexpr int kAcross = Place::kAcross;
+  const Line& line;
+  const Place& at;
+  Index outers;
+  u32 shared;  // where there are threads beside each other
+  Values sum;  // of the thread's present row
+
+  INGOT_DEV WindowLines(const Line& l, const Place& place, Index n) : line(l), at(place), outers(n), shared(0) {
+    if constexpr (kAcross > 1) {
+      INGOT_DYN_SHARED(dynamic);
+      shared = dynamic;
+    }
+  }
+  /// A result: columns of a row come one after the other.
+  INGOT_DEV void add(int row, int column, float (&acc)[Plan::vector]) {
+    line.value(at.outer, at.y + row, at.x + column, at.c, acc);
+#pragma unroll
+    for (int v = 0; v < Plan::vector; ++v) sum[v] = column == 0 ? acc[v] : Line::combine(sum[v], acc[v]);
+    if (column + 1 < Plan::columns) return;
+    if constexpr (kAcross == 1) store(at, row, sum);
+    else sts_vec(place((int)threadIdx.x / Plan::groups, row, (int)threadIdx.x % Plan::groups), sum);
+  }
+  /// By all threads of the block, those behind the last strip included.
+  INGOT_DEV void finish() {
+    if constexpr (kAcross > 1) {
+      cta_sync();
+      constexpr int kStrips = Plan::threads / Plan::groups / kAcross, kLines = kStrips * Plan::rows * Plan::groups;
+      for (int i = (int)threadIdx.x; i < kLines; i += Plan::threads)
+        finish_line(i % Plan::groups, i / Plan::groups % Plan::rows, i / Plan::groups / Plan::rows);
+    }
+  }
+
+ private:
+  INGOT_DEV u32 place(int lane, int row, int group) const {
+    return shared + (u32)(((lane * Plan::rows + row) * Plan::groups + group) * (int)sizeof(Values));
+  }
+  INGOT_DEV void finish_line(int group, int row, int strip) {
+    const Place own(group, strip * kAcross);
+    if (own.outer >= outers) return;
+    Values all = lds_vec<Plan::vector, float>(place(strip * kAcross, row, group));
+#pragma unroll 8
+    for (int x = 1; x < kAcross; ++x) {
+      const Values next = lds_vec<Plan::vector, float>(place(strip * kAcross + x, row, group));
+#pragma unroll
+      for (int v = 0; v < Plan::vector; ++v) all[v] = Line::combine(all[v], next[v]);
+    }
+    store(own, row, all);
+  }
+  INGOT_DEV void store(const Place& to, int row, const Values& all) const {
+    float acc[Plan::vector];
+#pragma unroll
+    for (int v = 0; v < Plan::vector; ++v) acc[v] = all[v];
+    line(to.outer, to.y + row, to.c, acc);
+  }
+};
+
+/// Rows of the input go by; each finishes a row of results at most. `use(row, column, acc)` for each result.
+template <class Plan, class Window, class Use>
+INGOT_DEV void window_rows(const Window& window, const WindowPlace<Plan>& at, WindowSums<Plan, Window>& sums, const Use& use) {
   constexpr int kRows = (Plan::rows - 1) * Plan::step_y + Plan::taps_y;
-  const Index thread = (Index)blockIdx.x * Plan::threads + (Index)threadIdx.x;
-  const Index c = thread % kGroups * Plan::vector, at = thread / kGroups;
-  const Index x = at % kAcross * Plan::columns, y = at / kAcross % kDown * Plan::rows, outer = at / kAcross / kDown;
-  WindowSums<Plan, Window> sums;
-  sums.start(window, c);
-  pdl_begin();
-  if (outer >= outers) return;
   WindowRow<Plan, Window> now, next;
-  next.load(window, outer, y * Plan::step_y, x * Plan::step_x, c);
+  next.load(window, at.outer, at.y * Plan::step_y, at.x * Plan::step_x, at.c);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     now = next;
-    if (r + 1 < kRows) next.load(window, outer, y * Plan::step_y + r + 1, x * Plan::step_x, c);
+    if (r + 1 < kRows) next.load(window, at.outer, at.y * Plan::step_y + r + 1, at.x * Plan::step_x, at.c);
     sums.add(window, now, r);
     if ((r - Plan::taps_y + 1) % Plan::step_y != 0 || r < Plan::taps_y - 1) continue;
     const int done = (r - Plan::taps_y + 1) / Plan::step_y;
 #pragma unroll
-    for (int i = 0; i < Plan::columns; ++i) epilogue(outer, y + done, x + i, c, sums.acc[done][i]);
+    for (int i = 0; i < Plan::columns; ++i) use(done, i, sums.acc[done][i]);
   }
+}
+
+template <class Plan, class Window, class Epilogue>
+INGOT_DEV void window(const Window& window, const Epilogue& epilogue, typename Plan::index outers) {
+  typedef typename Plan::index Index;
+  const WindowPlace<Plan> at((Index)blockIdx.x * Plan::threads + (Index)threadIdx.x);
+  WindowSums<Plan, Window> sums;
+  sums.start(window, at.c);
+  pdl_begin();
+  if (at.outer >= outers) return;
+  window_rows<Plan>(window, at, sums, [&](int row, int column, float (&acc)[Plan::vector]) {
+    epilogue(at.outer, at.y + row, at.x + column, at.c, acc);
+  });
+}
+
+/// With lines: Plan::groups is not 0.
+template <class Plan, class Window, class Epilogue, class Line>
+INGOT_DEV void window(const Window& window, const Epilogue& epilogue, const Line& line, typename Plan::index outers) {
+  const WindowPlace<Plan> at((int)threadIdx.x % Plan::groups, (int)threadIdx.x / Plan::groups);
+  WindowSums<Plan, Window> sums;
+  sums.start(window, at.c);
+  pdl_begin();
+  WindowLines<Plan, Line> lines(line, at, outers);
+  if (at.outer < outers)
+    window_rows<Plan>(window, at, sums, [&](int row, int column, float (&acc)[Plan::vector]) {
+      epilogue(at.outer, at.y + row, at.x + column, at.c, acc);
+      lines.add(row, column, acc);
+    });
+  lines.finish();
 }
