@@ -631,6 +631,10 @@ TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
   const Sample by_cluster = two_small_products(2, 520, 40, 250);
   plant(by_cluster, {"a block reads what another one still writes", "", "  cluster_sync();\n", "", "shared-race"});
   plant(by_cluster, {"a block tells only the first one", "", "sts_all<8, float>", "sts_all<1, float>", "uninitialised"});
+  const Sample repeated = two_small_products(2, 120, 40, 250);  // each block of the cluster for itself
+  plant(repeated, {"a block reads what its own threads still write", "", "  cta_sync();\n", "", "shared-race"});
+  plant(repeated, {"a block leaves sums to others that tell it nothing", "", "+ (int)threadIdx.x / 16;", "+ lane / 16;", "uninitialised"});
+  plant(repeated, {"the weights of another pass", "", "held[pass2 * ", "held[0 * ", "wrong"});
 }
 
 TEST_CASE("faults in thin products", "[emulated]") {

@@ -428,15 +428,16 @@ Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, 
 
 Sample two_small_products(int64_t rows, int64_t kk, int64_t inner, int64_t n) {
   const Expr ir = index("row", rows), i1 = index("i", inner), k1 = index("k", kk), i2 = index("j", n), k2 = index("l", inner);
-  Kernel k = kernel("two_products", {input("x", DType::F32, {rows, kk}), input("w", DType::F32, {inner, kk}),
+  Kernel k = kernel("two_products", {input("x", DType::F32, {rows, kk}), input("w", DType::F32, {inner, kk}), input("bias", DType::F32, {inner}),
                                      input("v", DType::F32, {n, inner}), output("out0", DType::F32, {rows, n})}, {axis(ir)});
-  k.body.push_back({Alloc{4, "line", DType::F32, Expr(inner)}});
+  for (size_t weight : {1, 2, 3}) k.buffers[weight].is_constant = true;
+  k.body.push_back({Alloc{5, "line", DType::F32, Expr(inner)}});
   const Expr first = Expr::local("first", DType::F32), second = Expr::local("second", DType::F32);
   Loop fill{{axis(i1)}, {}}, write{{axis(i2)}, {}};
   fill.body.push_back({reduction(first, Combine::Sum, {axis(k1)}, Expr::load(0, DType::F32, ir * kk + k1) * Expr::load(1, DType::F32, i1 * kk + k1), f32(0))});
-  fill.body.push_back({Store{4, i1, max(first, f32(0))}});
-  write.body.push_back({reduction(second, Combine::Sum, {axis(k2)}, Expr::load(4, DType::F32, k2) * Expr::load(2, DType::F32, i2 * inner + k2), f32(0))});
-  write.body.push_back({Store{3, ir * n + i2, second}});
+  fill.body.push_back({Store{5, i1, max(first + Expr::load(2, DType::F32, i1), f32(0))}});
+  write.body.push_back({reduction(second, Combine::Sum, {axis(k2)}, Expr::load(5, DType::F32, k2) * Expr::load(3, DType::F32, i2 * inner + k2), f32(0))});
+  write.body.push_back({Store{4, ir * n + i2, second}});
   k.body.push_back({fill});
   k.body.push_back({write});
   return {fmt::format("two_products_{}x{}x{}x{}", rows, kk, inner, n), k, {}, 1e-5};
@@ -603,7 +604,8 @@ std::vector<Sample> all_samples() {
           softmax_scratch(6, 300),
           softmax_scratch(5, 2500),
           two_small_products(3, 72, 20, 33),
-          two_small_products(2, 120, 40, 250),  // eight blocks for each row
+          two_small_products(2, 520, 40, 250),  // eight blocks for each row
+          two_small_products(2, 120, 40, 250),  // the first product by each of four
           two_small_products(40, 96, 30, 64),   // two
           largest_of_rows(11, 14, 40, 72, DType::F32),
           largest_of_rows(5, 49, 24, 64, DType::F16),

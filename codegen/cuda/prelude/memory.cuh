@@ -101,7 +101,7 @@ template <int N> INGOT_DEV float sum_of_run(const float* p) {
   }
   return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
-/// N elements of 2, 4, 8 or 16 bytes of weights, here and now: the assembler puts other loads of constant data behind the wait for the
+/// N elements of weights, here and now: the assembler puts other loads of constant data behind the wait for the
 /// kernel before, wherever they stand.
 template <int N, class T> INGOT_DEV Vec<T, N> load_vec_early(const T* p) {
   INGOT_HOST(return load_vec_constant<N>(p);)
@@ -122,6 +122,9 @@ template <int N, class T> INGOT_DEV Vec<T, N> load_vec_early(const T* p) {
       Vec<u32, 4> w;
       asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p) : "memory");
       return bits_as<Vec<T, N>>(w);
+    } else if constexpr (sizeof(T) * N == 32) {
+      const Vec<Vec<T, N / 2>, 2> halves{{load_vec_early<N / 2>(p), load_vec_early<N / 2>(p + N / 2)}};
+      return bits_as<Vec<T, N>>(halves);
     } else {
       return load_vec_constant<N>(p);
     })
