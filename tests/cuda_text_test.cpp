@@ -264,7 +264,10 @@ TEST_CASE("planned kernels agree with the interpreter", "[emulated]") {
 }
 
 TEST_CASE("plans for a small machine agree too", "[emulated]") {
-  for (const Sample& sample : all_samples()) check_run(sample, emit(sample, tiny_machine()), 2);
+  for (const Sample& sample : all_samples()) {
+    const EmittedKernel wide = emit(sample, tiny_machine());
+    if (wide.name != emit(sample).name) check_run(sample, wide, 2);
+  }
 }
 
 void check_graph(const char* name, const std::string& text) {

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <set>
+
 #include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/tuning_candidates.h"
@@ -22,12 +24,13 @@ const PlansOfEight kPlans{MultiplyUnit::Bytes};
 
 TEST_CASE("products of bytes as they are planned are exact", "[emulated]") {
   for (const Sample& sample : byte_samples()) {
+    std::set<std::string> seen;  // chips of two generations may have one text
     for (int capability : {75, 80, 90}) {
       auto forms = emit_cuda(sample.kernel, cuda_traits(capability));
       if (!forms) FAIL(sample.name << ": " << forms.error().to_string());
       REQUIRE(forms->size() == 1);
       CHECK(forms->at(0).schedule.unit == MultiplyUnit::Bytes);
-      check_run(sample, forms->at(0));
+      if (seen.insert(forms->at(0).name).second) check_run(sample, forms->at(0));
     }
   }
 }
