@@ -51,7 +51,8 @@ const std::vector<std::pair<int, bool (Generator::*)()>>& Generator::steps() {
       {1, &Generator::running_sum}, {2, &Generator::resize}, {4, &Generator::choose_elements},
       {3, &Generator::quantized}, {3, &Generator::blocks}, {2, &Generator::einsum}, {3, &Generator::statistics},
       {4, &Generator::gemm}, {3, &Generator::squeeze}, {4, &Generator::reduced_rows}, {2, &Generator::experts},
-      {2, &Generator::branches}, {3, &Generator::transformer_parts}, {1, &Generator::recurrent}};
+      {2, &Generator::branches}, {3, &Generator::transformer_parts}, {1, &Generator::recurrent},
+      {2, &Generator::normed_products}};
   return kSteps;
 }
 // clang-format on

@@ -84,6 +84,7 @@ class Generator {
   bool matmul();
   bool parallel_products();
   bool perceptron();
+  bool normed_products();
   bool convolution();
   bool pool();
   bool attention();
@@ -114,6 +115,7 @@ class Generator {
   ValueId scores(ValueId q, ValueId k, double head);
   ValueId heads(ValueId x, const Expr& heads, const Expr& width);
   ValueId batch_norm(ValueId x);
+  ValueId row_norm(ValueId x, int64_t axis);
   static const std::vector<std::pair<int, bool (Generator::*)()>>& steps();
   void choose_outputs();
   void bind_symbols();

@@ -53,6 +53,25 @@ ValueId Generator::batch_norm(ValueId x) {
                                     numbers(t, s, {0.5, -0.25}), numbers(t, s, {1, 0.25, 4})});
 }
 
+/// From the axis on; some of those of the last dimension as exporters write it.
+ValueId Generator::row_norm(ValueId x, int64_t axis) {
+  const DType t = type(x).dtype;
+  if (axis == static_cast<int64_t>(rank(x)) - 1 && chance(0.3)) {
+    const FieldTexts last{{"axes", field_text(std::vector<int64_t>{axis})}};
+    const ValueId d = add("Sub", {x, add("ReduceMean", {x}, last)});
+    const ValueId var = add("ReduceMean", {scalar_op("Pow", d, 2)}, last);
+    return add("Div", {d, add("Sqrt", {scalar_op("Add", var, 1e-3)})});
+  }
+  std::vector<ValueId> in{x};
+  const Shape tail(shape(x).begin() + axis, shape(x).end());
+  const bool rms = chance(0.3);
+  if (chance(0.8)) in.push_back(fresh(t, tail, 0.8));
+  if (in.size() == 2 && !rms && chance(0.8)) in.push_back(fresh(t, tail, 0.8));
+  FieldTexts attrs{{"axis", std::to_string(axis)}};
+  if (rms) attrs["centred"] = "false";
+  return add(rms ? "RMSNormalization" : "LayerNormalization", in, attrs);
+}
+
 bool Generator::norm() {
   const ValueId x = value_of_rank(2, 4);
   const DType t = type(x).dtype;
@@ -67,20 +86,7 @@ bool Generator::norm() {
                     {{"groups", groups ? "2" : "0"}}));
   }
   const auto axis = static_cast<int64_t>(rank(x)) - (chance(0.8) ? 1 : 2);
-  if (kind == 2) {  // as exporters write it
-    const FieldTexts last{{"axes", field_text(std::vector<int64_t>{static_cast<int64_t>(rank(x)) - 1})}};
-    const ValueId d = add("Sub", {x, add("ReduceMean", {x}, last)});
-    const ValueId var = add("ReduceMean", {scalar_op("Pow", d, 2)}, last);
-    return keep(add("Div", {d, add("Sqrt", {scalar_op("Add", var, 1e-3)})}));
-  }
-  std::vector<ValueId> in{x};
-  const Shape tail(shape(x).begin() + axis, shape(x).end());
-  const bool rms = chance(0.3);
-  if (chance(0.8)) in.push_back(fresh(t, tail, 0.8));
-  if (in.size() == 2 && !rms && chance(0.8)) in.push_back(fresh(t, tail, 0.8));
-  FieldTexts attrs{{"axis", std::to_string(axis)}};
-  if (rms) attrs["centred"] = "false";
-  const ValueId y = add(rms ? "RMSNormalization" : "LayerNormalization", in, attrs);
+  const ValueId y = row_norm(x, axis);
   return keep(chance(0.3) ? add("Add", {y, x}) : y);
 }
 
@@ -138,6 +144,37 @@ bool Generator::perceptron() {
   h = add("Add", {h, x});
   return keep(add("LayerNormalization", {h, constant(t, {width}), constant(t, {width})},
                   {{"axis", std::to_string(rank(x) - 1)}}));
+}
+
+/// A norm of rows between products whose k is whole steps: what passes/fold_norms.cpp makes no kernel of.
+bool Generator::normed_products() {
+  const ValueId start = value_of_rank(2, 3);
+  const DType t = type(start).dtype;
+  if (!shape(start).back().as_int()) return false;
+  const Expr inner(64 * (1 + below(2))), width(64 * (1 + below(3)));
+  const auto product = [&](ValueId v, const Expr& n) {
+    ValueId y = add("MatMul", {v, constant(t, {shape(v).back(), n})});
+    return chance(0.6) ? add("Add", {y, constant(t, {n})}) : y;
+  };
+  const ValueId before = activation(product(start, inner));
+  if (!before.valid()) return false;
+  ValueId x = product(before, width);
+  if (inner.same(width) && chance(0.6)) x = add("Add", {x, before});
+  if (chance(0.3)) x = activation(x);
+  if (chance(0.1)) keep(x);
+  if (!x.valid()) return false;
+  ValueId y = row_norm(x, static_cast<int64_t>(rank(x)) - 1);
+  if (rank(x) == 3 && chance(0.25)) y = transpose(y, {1, 0, 2});
+  if (chance(0.05)) keep(y);
+  bool any = false;
+  for (int64_t i = 0, readers = 1 + below(2); i < readers; ++i) {
+    const bool residual = chance(0.4);
+    ValueId z = product(y, residual ? width : Expr(pick(std::vector<int64_t>{8, 10, 64, 72})));
+    if (chance(0.4)) z = activation(z);
+    if (residual) z = add("Add", {z, y});
+    any |= keep(z);
+  }
+  return any;
 }
 
 /// A value of rank spatial + 2 whose channels and most dims are numbers.

@@ -195,6 +195,7 @@ std::vector<Variant> variants_for(uint64_t turn, const std::vector<std::string>&
   if (has(devices, "text")) {
     list.push_back({"text", gpu});
     if (turn % 4 == 0) list.push_back({"text", gpu, "", turn % 8 ? "fp16" : "bf16"});
+    if (turn % 4 == 2) list.push_back({"text", kGpus[0], "", turn % 8 == 2 ? "fp16" : "bf16"});
   }
   if (has(devices, "nvrtc") && turn % 8 == 4) list.push_back({"nvrtc", gpu, "", turn % 32 == 4 ? "fp16" : "fp32"});
   add_devices(list, turn, devices, skip);
