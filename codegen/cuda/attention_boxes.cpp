@@ -51,8 +51,20 @@ std::optional<AttentionRows> attention_rows(const Kernel& kernel, DType element)
   return AttentionRows{*q, *key, *value};
 }
 
+std::optional<KeyRows> key_rows(const Kernel& kernel, DType element) {
+  const Attend& t = *kernel.attend();
+  if (size_of(element) != 2) return std::nullopt;  // as mma.sync reads them from permuted rows
+  const auto key = operand_rows(kernel, t.key, t.n, t.k, element), value = operand_rows(kernel, t.value, t.n, t.d, element);
+  if (!key || !value) return std::nullopt;
+  return KeyRows{*key, *value};
+}
+
 std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& s) {
   const DType element = element_of(s.unit);
+  if (shares_keys(s)) {
+    const KeyRows rows = *key_rows(kernel, element);
+    return {map_of(kernel, rows.key, element, false, s.tile.n), map_of(kernel, rows.value, element, false, s.tile.n)};
+  }
   const AttentionRows rows = *attention_rows(kernel, element);
   const bool exact = s.unit == MultiplyUnit::Tf32x3;
   return {map_of(kernel, rows.q, element, exact, s.tile.m), map_of(kernel, rows.key, element, exact, s.tile.n),

@@ -96,7 +96,24 @@ double estimated_cycles(const FewQueries& p, const TargetTraits& target, const M
   const double step = std::max(together * bytes / rate, work) + work / 8;  // neither hides the other entirely
   // Where several blocks have place on an SM, those of the next kernel take some of it early, and the rest is filled unevenly.
   const double uneven = together > 1 ? 1.1 : 1.0;
-  return std::ceil(busiest / together) * (steps * step * uneven + 1500) + 2500 + (cluster > 1 ? 400 : 0) + 150.0 * t.k_warps;
+  return std::ceil(busiest / together) * (steps * step * uneven + 1500) + 2500 + (cluster > 1 ? 400 : 0) +
+         150.0 * t.k_warps;
+}
+
+/// How a block divides the keys of a step: among so many warps, so many for each, and whether they arrive as boxes.
+struct Arrangement {
+  int key_warps, keys;
+  bool boxes;
+};
+std::vector<Arrangement> arrangements(const Kernel& kernel, const TargetTraits& target, MultiplyUnit unit) {
+  const bool boxes = target.compute_capability == 90 && key_rows(kernel, element_of(unit));
+  std::vector<Arrangement> all;
+  for (int key_warps : {2, 4, 8})
+    for (int keys : {16, 32}) {
+      all.push_back({key_warps, keys, false});
+      if (boxes && key_warps > 2) all.push_back({key_warps, keys, true});
+    }
+  return all;
 }
 
 }  // namespace
@@ -144,28 +161,28 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
   const char* forced = std::getenv("INGOT_TILE");
   std::vector<RankedPlan> plans;
   const int m = p.rows <= 16 ? 16 : p.rows <= 32 ? 32 : 64;
-  for (int key_warps : {2, 4, 8}) {
-    for (int keys : {16, 32}) {
-      if (m / 16 * key_warps > 8 || (d.columns > 128 && keys > 16 && p.size == 4)) continue;
-      for (int stages = 2; stages <= 4; ++stages) {
-        s.tile = {.m = m,
-                  .n = key_warps * keys,
-                  .k = d.head,
-                  .warp_m = 16,
-                  .warp_n = key_warps * keys,
-                  .k_warps = key_warps,
-                  .stages = stages};
-        s.threads = s.tile.threads();
-        for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
-          const int bytes = attention_details(kernel, s).shared_bytes;
-          if (bytes > target.shared_bytes) continue;
-          const bool taken =
-              forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
-          if (taken) return {{s, 1}};
-          const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
-          if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
-          plans.push_back({s, estimated_cycles(p, target, machine, s.tile, s.cluster_k, bytes)});
-        }
+  for (const auto& [key_warps, keys, boxes] : arrangements(kernel, target, s.unit)) {
+    if (m / 16 * key_warps > 8 || (d.columns > 128 && keys > 16 && p.size == 4)) continue;
+    for (int stages = 2; stages <= (boxes ? 6 : 4); ++stages) {
+      s.tile = {.m = m,
+                .n = key_warps * keys,
+                .k = d.head,
+                .warp_m = 16,
+                .warp_n = key_warps * keys,
+                .k_warps = key_warps,
+                .stages = stages,
+                .boxes = boxes};
+      s.most_blocks = boxes ? target.parallel_units : 0;
+      s.threads = s.tile.threads();
+      for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
+        const int bytes = attention_details(kernel, s).shared_bytes;
+        if (bytes > target.shared_bytes) continue;
+        const bool taken = forced && fmt::format("{}x{}/{}w{}c{}s{}", m, s.tile.n, key_warps, s.cluster_k, stages,
+                                                 boxes ? "b" : "") == forced;
+        if (taken) return {{s, 1}};
+        const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
+        if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
+        plans.push_back({s, estimated_cycles(p, target, machine, s.tile, s.cluster_k, bytes)});
       }
     }
   }

@@ -14,22 +14,24 @@ constexpr int kSectionBytes = 16 << 20;  // a third of the L2 of an H100
 AttentionPrinter::AttentionPrinter(const Kernel& kernel, const Schedule& schedule, bool i32)
     : ProductPrinter(kernel, schedule, i32), attend_(*kernel.attend()), details_(attention_details(kernel, schedule)) {
   blocks_per_sm_ = details_.blocks_per_sm;
-  expr_.include(schedule.tile.boxes ? "attention_boxes.cuh" : "attention.cuh");
+  expr_.include(!schedule.tile.boxes ? "attention.cuh" : shares_keys(schedule) ? "attention_keys.cuh" : "attention_boxes.cuh");
 }
 
 void AttentionPrinter::print() {
   const Contract scores = score_product(attend_), values = value_product(attend_);
   const AttentionDetails& d = details_;
-  const bool boxes = schedule_.tile.boxes;
+  const bool boxes = schedule_.tile.boxes, keys = boxes && shares_keys(schedule_);
   print_args();
   out_.blank();
   print_plan();
   out_.blank();
+  if (!boxes || keys) {
+    print_operand("PrologueQ", scores, attend_.q, attend_.m, "m", true, d.q.vector, d.q.raw);
+    out_.blank();
+  }
   if (boxes) {
     print_starts();
   } else {
-    print_operand("PrologueQ", scores, attend_.q, attend_.m, "m", true, d.q.vector, d.q.raw);
-    out_.blank();
     print_operand("PrologueK", scores, attend_.key, attend_.n, "n", true, d.key.vector, d.key.raw);
     out_.blank();
     print_operand("PrologueV", values, attend_.value, attend_.d, "d", false, d.value.vector, d.value.raw);
@@ -44,9 +46,12 @@ void AttentionPrinter::print() {
   print_extent(attend_.batch, "batches");
   print_extent(attend_.m, "m_end");
   print_extent(attend_.n, "n_end");
-  if (!boxes) print_extent(attend_.k, "k_end");
+  if (!boxes || keys) print_extent(attend_.k, "k_end");
   print_extent(attend_.d, "d_end");
-  if (boxes) {
+  if (keys) {
+    out_.line("attention_keys<Plan>(&map_0, &map_1, PrologueQ{args}, Starts{args}, Score{args}, Epilogue{args}, batches,");
+    out_.line("                     m_end, n_end, k_end, d_end, shared);");
+  } else if (boxes) {
     out_.line(
         "attention_boxes<Plan>(&map_0, &map_1, &map_2, Starts{args}, Score{args}, Epilogue{args}, batches, m_end, "
         "n_end,");
@@ -61,13 +66,20 @@ void AttentionPrinter::print() {
 
 void AttentionPrinter::print_starts() {
   const DType element = element_of(schedule_.unit);
-  const AttentionRows rows = *attention_rows(kernel_, element);
+  std::vector<std::pair<const char*, OperandRows>> operands;
+  if (shares_keys(schedule_)) {
+    const KeyRows rows = *key_rows(kernel_, element);
+    operands = {{"key", rows.key}, {"value", rows.value}};
+  } else {
+    const AttentionRows rows = *attention_rows(kernel_, element);
+    operands = {{"q", rows.q}, {"key", rows.key}, {"value", rows.value}};
+  }
   const Expr unit = 16 / static_cast<int64_t>(size_of(element));
   auto type = out_.type_block("struct Starts");
   out_.line("Args args;");
-  for (const auto& [name, operand] : {std::pair{"q", &rows.q}, {"key", &rows.key}, {"value", &rows.value}}) {
+  for (const auto& [name, operand] : operands) {
     FunctorPrinter one(kernel_, schedule_, expr_.i32());
-    const Expr start = simplify(floor_div(operand->start, unit));
+    const Expr start = simplify(floor_div(operand.start, unit));
     {
       auto call = one.writer().block(fmt::format("INGOT_DEV {0} {1}({0} batch) const", expr_.index_type(), name));
       one.bind_args();
@@ -86,13 +98,15 @@ void AttentionPrinter::print_plan() {
   out_.line(fmt::format("typedef {} index;", expr_.index_type()));
   out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, head = {}, tile_d = {}, threads = {};", t.m,
                         t.n, d.head, d.columns, schedule_.threads));
-  if (t.boxes) {
+  if (t.boxes && !shares_keys(schedule_)) {
     out_.line(fmt::format("static constexpr int stages = {}, q_stages = {}, arriving = {}, groups = {}, chunk = {};",
                           t.stages, d.q_stages, d.arriving, t.groups(), d.chunk));
     out_.line(fmt::format("static constexpr i64 section_bytes = {};", kSectionBytes));
   } else {
     out_.line(fmt::format("static constexpr int stages = {}, key_warps = {}, cluster_k = {};", t.stages, t.k_warps,
                           schedule_.cluster_k));
+    if (t.boxes)
+      out_.line(fmt::format("static constexpr int workers = {}, part_rows = {};", schedule_.threads - 32, d.part_rows));
   }
   out_.line(fmt::format("static constexpr int q_vector = {}, k_vector = {}, v_vector = {}, e_vector = {};", d.q.vector,
                         d.key.vector, d.value.vector, d.e_vector));

@@ -48,7 +48,10 @@ Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& targ
   const bool by_rows = schedule.tile.row_teams > 0;
   if (by_rows && !product_of_rows(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has rows that do not arrive and leave as they lie in memory", kernel.name));
-  if (schedule.tile.boxes && !by_rows && !takes_boxes(kernel, element_of(schedule.unit)))
+  const auto arrives = [&](DType element) {
+    return shares_keys(schedule) ? key_rows(kernel, element).has_value() : takes_boxes(kernel, element);
+  };
+  if (schedule.tile.boxes && !by_rows && !arrives(element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has operands that do not arrive as boxes", kernel.name));
   if (kernel.contract() && !kernel.contract()->group.empty() && schedule.unit == MultiplyUnit::Simt)
     return unsupported(fmt::format("kernel {} combines rows of a product without tensor cores", kernel.name));

@@ -27,6 +27,14 @@ int shared_bytes(const AttentionDetails& d, const MmaTile& t, int size, int clus
   return std::max(stages, parts) + sent;
 }
 
+/// Of prelude/attention_keys.cuh, whose parts have a place of their own.
+int key_bytes(const AttentionDetails& d, const MmaTile& t, int cluster) {
+  const int stage = t.n * ((d.head + 63) / 64 + (d.columns + 63) / 64) * 128;
+  const int parts = t.k_warps * d.part_rows * ((d.columns + 8) * 4 + 8);
+  const int sent = cluster > 1 ? d.part_rows * (d.columns * 4 + 8) : 0;
+  return t.stages * stage + t.m * (d.head * 2 + 16) + parts + sent + t.stages * 16;
+}
+
 }  // namespace
 
 Contract score_product(const Attend& t) {
@@ -292,7 +300,11 @@ AttentionDetails attention_details(const Kernel& kernel, const Schedule& s) {
   d.e_vector = out ? widest_vector(kernel, t.epilogue, out->var, out->extent, 8) : 1;
   d.head = rounded(t.k);
   d.columns = rounded(t.d);
-  if (s.tile.boxes) {
+  if (s.tile.boxes && shares_keys(s)) {
+    const auto rows = total_of(t.m).as_int();
+    d.part_rows = s.tile.m == 16 && rows && *rows <= 8 ? 8 : s.tile.m;
+    d.shared_bytes = key_bytes(d, s.tile, s.cluster_k);
+  } else if (s.tile.boxes) {
     box_details(d, s.tile, BoxElement(s.unit), kLargestShared);
     d.shared_bytes = box_bytes(d, s.tile, BoxElement(s.unit));
   } else {

@@ -320,7 +320,8 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
     const Attend& t = *kernel.attend();
     launch.shared_bytes = attention_details(kernel, s).shared_bytes;
     const Expr tiles = ceil_div(total_of(t.m), Expr(s.tile.m)), batches = total_of(t.batch);
-    launch.grid[0] = s.tile.boxes ? min(tiles * batches, Expr(s.most_blocks)) : tiles * s.cluster_k;
+    launch.grid[0] = !s.tile.boxes ? tiles * s.cluster_k
+                                   : min(tiles * batches, Expr(std::max(1, s.most_blocks / s.cluster_k))) * s.cluster_k;
     if (has_few_form(kernel)) {
       const Expr few = is_few(kernel);
       launch.grid[0] = select(shares_keys(s) ? few : logical_not(few), launch.grid[0], Expr(0));

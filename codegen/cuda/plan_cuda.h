@@ -116,12 +116,18 @@ struct AttentionDetails {
   int head = 16, columns = 16;  // channels of queries and of values, rounded up to 16
   int shared_bytes = 0;
   int chunk = 16, q_stages = 1, arriving = 1, blocks_per_sm = 1;  // with boxes
+  int part_rows = 16;  // with boxes, where warps share keys: rows of a tile that may have results
 };
-/// Attention with boxes: the operands, if TMA can read all three, and the tensor maps.
+/// Attention with boxes: the operands, if TMA can read all three (where warps share keys: these and their values), and the tensor maps.
 struct AttentionRows {
   OperandRows q, key, value;
 };
 std::optional<AttentionRows> attention_rows(const Kernel& kernel, DType element);
+/// Keys and values alone, for the kernel that heads_as_rows makes.
+struct KeyRows {
+  OperandRows key, value;
+};
+std::optional<KeyRows> key_rows(const Kernel& kernel, DType element);
 std::vector<BoxMap> attention_maps(const Kernel& kernel, const Schedule& schedule);
 std::vector<Schedule> plan_attention(const Kernel& kernel, const TargetTraits& target);
 /// Few queries (attention_few.cpp): true for the plans in which warps and blocks share the keys of the same rows. Such a plan

@@ -116,14 +116,14 @@ struct MmaTile {
   int stages = 3;
   bool warpgroups = false;       // wgmma in place of mma.sync
   bool overlap = false;          // wgmma: one product stays in flight while the next stage is waited for
-  bool boxes = false;            // wgmma: operands arrive as boxes (TMA), sent for by threads of their own
+  bool boxes = false;            // wgmma, and attention whose warps share keys: operands arrive as boxes (TMA), sent for by threads of their own
   bool in_turn = false;          // with `boxes`: two teams of warpgroups, a tile each; one multiplies while the other stores
   bool split = false;            // with `boxes`: f32 as two tf32 each, their small parts beside them (prelude/split_product.cuh)
   int row_teams = 0;             // with `boxes`: rows as they lie in memory (prelude/contraction_rows.cuh), by so many warpgroups
   int teams() const { return row_teams > 0 ? row_teams : in_turn ? 2 : 1; }
   int groups() const { return m / warp_m * (n / warp_n) * teams(); }  // warps or warpgroups that multiply
   int threads() const {
-    const int senders = boxes && row_teams == 0 ? (groups() > 1 ? 128 : 32) : 0;
+    const int senders = boxes && row_teams == 0 ? (warpgroups && groups() > 1 ? 128 : 32) : 0;
     return groups() * k_warps * (warpgroups ? 128 : 32) + senders;
   }
   bool operator==(const MmaTile&) const = default;

@@ -90,6 +90,8 @@ constexpr const char* kAttentionBoxes = "prelude/attention_boxes.cuh";
 constexpr const char* kJoined = "prelude/joined_parts.cuh";  // included by kAttention
 constexpr const char* kWide = "prelude/attention_wide.cuh";  // included by kAttentionBoxes
 constexpr const char* kAttentionMemory = "prelude/attention_memory.cuh";  // included by kAttentionBoxes and kWide
+constexpr const char* kKeys = "prelude/attention_keys.cuh";
+constexpr const char* kRing = "prelude/stage_ring.cuh";  // included by kAttentionMemory and kKeys
 constexpr const char* kSoftmax = "prelude/online_softmax.cuh";  // included by both forms of attention
 constexpr const char* kTile = "prelude/contraction_tile.cuh";   // included by kMma
 
@@ -99,7 +101,7 @@ void plant(const Sample& sample, const Fault& fault, const Schedule* schedule = 
   EmittedKernel emitted = emit(sample, schedule);
   std::string source = emitted.source;
   bool is_there = !*fault.file;
-  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kRowParts, kAttention, kJoined, kAttentionBoxes,
+  for (const char* file : {kMma, kWgmma, kBoxes, kRowsOfProduct, kStaged, kRowParts, kKeys, kAttention, kJoined, kAttentionBoxes,
                            kWide, kAttentionMemory, kSplit, kProduct,
                            kChanged}) {  // what it includes is planted into its text
     if (source.find(fmt::format("#include \"{}\"", file)) == std::string::npos) continue;
@@ -472,8 +474,8 @@ TEST_CASE("faults in attention by boxes", "[emulated]") {
   schedule.threads = schedule.tile.threads();
   schedule.most_blocks = 1;  // so that it has more tiles than stages
   const Fault faults[] = {
-      {"a stage is filled before it is free", kAttentionMemory, "mbar_wait(empty(), phase ^ 1);", "", "race"},
-      {"products do not wait for a stage", kAttentionMemory, "mbar_wait(full(), phase);", "", "race"},
+      {"a stage is filled before it is free", kRing, "mbar_wait(empty(), phase ^ 1);", "", "race"},
+      {"products do not wait for a stage", kRing, "mbar_wait(full(), phase);", "", "race"},
       {"the next keys are not waited for", kAttentionBoxes, "if (kAhead && steps > 1) memory.wait_keys();", "", "race"},
       {"keys are free while they are multiplied", kAttentionBoxes, "      wgmma_wait<1>();", "",
        "wgmma-accumulator-touched"},
@@ -544,7 +546,7 @@ TEST_CASE("faults where keys are divided", "[emulated]") {
       {"one copy too few is waited for", kAttention, "cp_async_wait<2 * kAhead - 1>();\n      cta_sync();  // these",
        "cp_async_wait<2 * kAhead>();\n      cta_sync();  // these", "race"},
       {"a stage is filled while it is multiplied", kAttention, "slot == 0 ? kAhead : slot - 1", "slot", "race"},
-      {"parts of other warps are read too early", kJoined, "cta_sync();\n    if constexpr (kBlocks == 1)",
+      {"parts of other warps are read too early", kJoined, "sync();\n    if constexpr (kBlocks == 1)",
        "if constexpr (kBlocks == 1)", "race"},
       {"parts of other blocks are read too early", kJoined, "send(m_end - m0);\n      cluster_sync();", "send(m_end - m0);\n      cta_sync();", "race"},
       {"what arrived is overwritten while it is read", kJoined,
@@ -557,6 +559,39 @@ TEST_CASE("faults where keys are divided", "[emulated]") {
       {"every warp takes the same keys", kAttention, "return part() * kWarpKeys;", "return 0;", "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule, true);
+}
+
+TEST_CASE("faults where keys that arrive as boxes are divided", "[emulated]") {
+  const Sample sample = decoding({.batch = 3, .heads = 4, .key_heads = 2, .n = 310});
+  Schedule schedule;
+  schedule.kind = Schedule::Kind::Attention;
+  schedule.unit = MultiplyUnit::F16;
+  schedule.tile = {.m = 16, .n = 32, .warp_m = 16, .warp_n = 32, .k_warps = 2, .stages = 2, .boxes = true};
+  schedule.threads = schedule.tile.threads();
+  schedule.cluster_k = 2;
+  schedule.most_blocks = 4;  // several tiles for each
+  Schedule alone = schedule;
+  alone.cluster_k = 1;
+  const Fault faults[] = {
+      {"a stage is filled before it is free", kRing, "mbar_wait(empty(), phase ^ 1);", "", "race"},
+      {"products do not wait for a stage", kRing, "mbar_wait(full(), phase);", "", "race"},
+      {"a stage is not given back", kKeys, "      memory.ring.release();\n", "", "deadlock"},
+      {"a stage is given back before all lanes have read it", kKeys,
+       "      products.add_values(memory.values());\n      warp_sync();  // all lanes have read the stage\n      memory.ring.release();",
+       "      memory.ring.release();\n      products.add_values(memory.values());", "race"},
+      {"the barriers' start is not fenced", kKeys, "    fence_mbar_init();\n", "", "not-fenced"},
+      {"queries are multiplied before they are there", kKeys, "    joined.sync();\n    products.hold", "    products.hold", "race"},
+      {"the warp that sends leaves out a barrier of the cluster", kKeys, "      cluster_wait();\n      cluster_sync();", "      cluster_wait();",
+       "deadlock"},
+      {"chunks of a row are read as they lie in memory", kKeys, "(column / 8 ^ row % 8) * 16", "column / 8 * 16", "wrong"},
+      {"the values of another panel", kKeys, "memory.values(), value, memory.ring.full(), row", "memory.values(), value, memory.ring.full(), 0",
+       "wrong"},
+      {"every block takes the same keys", kKeys, "(Index)cluster_rank() : (Index)0", "(Index)0 : (Index)0", "wrong"},
+      {"a tile is left out", kKeys, "return gridDim.x / Plan::cluster_k;", "return gridDim.x;", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+  plant(sample, {"parts of the next tile are written while these are read", kJoined,
+                 "parts, kRow, parts + kPairsAt);\n      sync();", "parts, kRow, parts + kPairsAt);", "race"}, &alone);
 }
 
 TEST_CASE("faults in loops over keys that end early", "[emulated]") {

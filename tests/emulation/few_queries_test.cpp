@@ -28,6 +28,13 @@ Schedule few(DType type, int m, int key_warps, int keys, int stages, int cluster
   s.cluster_k = cluster;
   return s;
 }
+Schedule few_by_boxes(DType type, int m, int key_warps, int keys, int stages, int cluster, int blocks) {
+  Schedule s = few(type, m, key_warps, keys, stages, cluster);
+  s.tile.boxes = true;
+  s.threads = s.tile.threads();
+  s.most_blocks = blocks;
+  return s;
+}
 Schedule by_boxes(int m, int n, int blocks) {
   Schedule s;
   s.kind = Schedule::Kind::Attention;
@@ -59,6 +66,23 @@ TEST_CASE("keys divided among warps and blocks", "[emulated]") {
   check_decoding({.heads = 6, .key_heads = 2, .m = 20, .n = 100, .biased = true}, few(f16, 64, 2, 32, 2, 2));
   check_decoding({.heads = 4, .key_heads = 2, .n = 150, .type = f32, .biased = true}, few(f32, 16, 4, 16, 2, 2));
   check_decoding({.heads = 4, .key_heads = 2, .n = 150, .k = 18, .d = 33, .type = f32}, few(f32, 16, 2, 32, 3, 1));
+}
+
+TEST_CASE("keys that arrive as boxes, divided among warps and blocks", "[emulated]") {
+  const auto f16 = DType::F16, bf16 = DType::BF16;
+  check_decoding({}, few_by_boxes(f16, 16, 2, 16, 2, 1, 132));
+  check_decoding({.batch = 2, .n = 330}, few_by_boxes(f16, 16, 4, 16, 3, 2, 132));
+  check_decoding({.batch = 3, .n = 530, .k = 64, .d = 128}, few_by_boxes(f16, 16, 2, 32, 4, 4, 8));  // several tiles for each
+  check_decoding({.heads = 4, .key_heads = 4, .n = 50, .k = 24, .d = 40}, few_by_boxes(f16, 16, 8, 16, 2, 8, 16));
+  check_decoding({.batch = 2, .heads = 6, .key_heads = 1, .m = 5, .n = 200, .k = 40, .d = 72, .type = bf16},
+                 few_by_boxes(bf16, 32, 4, 16, 3, 2, 2));
+  check_decoding({.batch = 5, .heads = 24, .key_heads = 2, .n = 100, .biased = true}, few_by_boxes(f16, 16, 2, 32, 2, 1, 3));
+  check_decoding({.batch = 2, .heads = 6, .key_heads = 2, .m = 20, .n = 100, .biased = true}, few_by_boxes(f16, 64, 2, 32, 2, 2, 4));
+  for (NoLogit none : {NoLogit::Nan, NoLogit::Zero, NoLogit::NanIsZero})
+    check_decoding({.batch = 4, .heads = 4, .key_heads = 2, .m = 3, .n = 70, .sees = Sees::CausalLength, .no_logit = none},
+                   few_by_boxes(f16, 16, 2, 16, 2, 2, 6));
+  check_decoding({.batch = 3, .heads = 4, .key_heads = 2, .m = 2, .n = 90, .sees = Sees::Length, .open = true},
+                 few_by_boxes(f16, 16, 4, 16, 2, 1, 2));
 }
 
 TEST_CASE("loops over keys end where no query of a tile sees more", "[emulated]") {

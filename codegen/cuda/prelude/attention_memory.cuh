@@ -7,8 +7,7 @@
 // these stages and those of the keys hold an image of the small part behind what arrives (split_product.cuh).
 #pragma once
 #include "prelude/split_tf32.cuh"
-#include "prelude/sync.cuh"
-#include "prelude/tma.cuh"
+#include "prelude/stage_ring.cuh"
 #include "prelude/warp_results.cuh"
 #include "prelude/wgmma.cuh"
 
@@ -28,40 +27,6 @@ INGOT_WGMMA(208)
 INGOT_WGMMA(224)
 INGOT_WGMMA(240)
 INGOT_WGMMA(256)
-
-/// A ring of stages: the barriers say when one is full, and when it may be filled again.
-template <int Stages>
-struct StageRing {
-  u32 barriers, slot = 0, phase = 0;
-
-  INGOT_DEV explicit StageRing(u32 at) : barriers(at) {}
-  INGOT_DEV u32 full() const { return barriers + slot * 16; }
-  INGOT_DEV u32 empty() const { return full() + 8; }
-  /// By one thread. The sender is one writer, else warps are.
-  INGOT_DEV void start(u32 readers, u32 writers = 1) const {
-    for (int s = 0; s < Stages; ++s) {
-      mbar_init(barriers + s * 16, writers);
-      mbar_init(barriers + s * 16 + 8, readers);
-    }
-  }
-  INGOT_DEV void advance() {
-    if (++slot == Stages) {
-      slot = 0;
-      phase ^= 1;
-    }
-  }
-  INGOT_DEV void wait_full() const { mbar_wait(full(), phase); }
-  INGOT_DEV void wait_empty() const { mbar_wait(empty(), phase ^ 1); }
-  /// By the sender: the stage may be filled with so many bytes.
-  INGOT_DEV void open(u32 bytes) const {
-    wait_empty();
-    mbar_arrive_expect_tx(full(), bytes);
-  }
-  /// By all lanes of a warp that has read the stage.
-  INGOT_DEV void release() const {
-    if (threadIdx.x % 32 == 0) mbar_arrive(empty());
-  }
-};
 
 /// Panels of 128 bytes a row, as wgmma reads them; then scratch, then barriers.
 template <class Plan>
@@ -157,12 +122,6 @@ struct AttentionTiles {
     return (score->reach(batch, last, n_end) + Plan::tile_n - 1) / Plan::tile_n;
   }
 };
-
-template <int Panels, int Columns, u32 PanelBytes>
-INGOT_DEV void send_panels(u32 to, const TensorMap* map, u32 barrier, int row, int start) {
-#pragma unroll
-  for (int p = 0; p < Panels; ++p) tma_load3(to + p * PanelBytes, map, barrier, p * Columns, row, start);
-}
 
 template <class Plan, class Ring>
 INGOT_DEV void send_values(Ring& ring, u32 to, const TensorMap* map, int row, int start) {

@@ -8,8 +8,8 @@
 #include "prelude/sync.cuh"
 
 /// Of a plan as in attention.cuh. What arrives from other blocks has a place that no stage of the main loop takes: some blocks
-/// are done earlier.
-template <class Plan> struct JoinedParts {
+/// are done earlier. `Some`: the block has other threads than those of the plan, which do not come here.
+template <class Plan, bool Some = false> struct JoinedParts {
   typedef typename Plan::index Index;
   static constexpr int kRows = Plan::tile_m, kWarps = Plan::key_warps, kBlocks = Plan::cluster_k;
   static constexpr int kOwnRows = kRows / kBlocks;  // that a block finishes
@@ -19,6 +19,11 @@ template <class Plan> struct JoinedParts {
   static constexpr u32 kSentPairsAt = kRows * kSentRow;
   static constexpr int kVector = Plan::e_vector;
   u32 parts, sent;  // where the parts of this block are, and what arrives
+
+  static INGOT_DEV void sync() {
+    if constexpr (Some) bar_sync(1, Plan::threads);
+    else cta_sync();
+  }
 
   /// Sums of N columns over parts that lie `step` bytes apart, relative to `base`: the largest logit of all, in powers of two.
   template <int N> struct Sum {
@@ -45,11 +50,11 @@ template <class Plan> struct JoinedParts {
     }
     return sum;
   }
-  /// The part of a warp.
+  /// The part of a warp. Of 16 rows the upper eight are left out where a tile has no more.
   template <class Score, class Softmax> INGOT_DEV void put(const Softmax& x, int part) const {
     const u32 rows = parts + (part * kRows + x.row()) * kRow, pairs = parts + kPairsAt + (part * kRows + x.row()) * 8;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < (kRows < 16 ? 1 : 2); ++h) {
 #pragma unroll
       for (int j = 0; j < Plan::tile_d / 8; ++j)
         sts(rows + h * 8 * kRow + (j * 8 + x.column()) * 4, Vec<float, 2>{x.acc[j * 4 + h * 2], x.acc[j * 4 + h * 2 + 1]});
@@ -90,10 +95,10 @@ template <class Plan> struct JoinedParts {
   /// read any more; afterwards the memory of the stages may be filled again.
   template <int NoLogit, class Epilogue>
   INGOT_DEV void finish_all(const Epilogue& epilogue, Index batch, Index m0, Index m_end, Index d_end) const {
-    cta_sync();
+    sync();
     if constexpr (kBlocks == 1) {
       finish<kRows, kWarps, NoLogit>(epilogue, batch, m0, m_end, d_end, parts, kRow, parts + kPairsAt);
-      cta_sync();
+      sync();
     } else {
       cluster_wait();  // what has arrived in the round before has been read
       send(m_end - m0);
