@@ -78,8 +78,8 @@ double instructions(const FewQueries& p, const MmaTile& t) {
 }
 
 /// Cycles of the busiest SM. What it can have is bounded by what is on its way: memory is some 1200 cycles off.
-double estimated_cycles(const FewQueries& p, const TargetTraits& target, const MmaMachine& machine, const MmaTile& t,
-                        int cluster, int block_bytes) {
+double estimated_cycles_by_copies(const FewQueries& p, const TargetTraits& target, const MmaMachine& machine,
+                                  const MmaTile& t, int cluster, int block_bytes) {
   constexpr double kAlone = 2.5;  // cycles between instructions of a warp
   const double tiles = std::ceil(p.rows / t.m) * p.batch, blocks = tiles * cluster;
   const double steps = std::ceil(p.n / (t.n * cluster)), bytes = t.n * (p.head + p.columns) * p.size;
@@ -100,20 +100,24 @@ double estimated_cycles(const FewQueries& p, const TargetTraits& target, const M
          150.0 * t.k_warps;
 }
 
-/// How a block divides the keys of a step: among so many warps, so many for each, and whether they arrive as boxes.
-struct Arrangement {
-  int key_warps, keys;
-  bool boxes;
-};
-std::vector<Arrangement> arrangements(const Kernel& kernel, const TargetTraits& target, MultiplyUnit unit) {
-  const bool boxes = target.compute_capability == 90 && key_rows(kernel, element_of(unit));
-  std::vector<Arrangement> all;
-  for (int key_warps : {2, 4, 8})
-    for (int keys : {16, 32}) {
-      all.push_back({key_warps, keys, false});
-      if (boxes && key_warps > 2) all.push_back({key_warps, keys, true});
-    }
-  return all;
+/// The same where keys and values arrive as boxes. What is on its way is all that the stages hold, and memory under load some 1700
+/// cycles off.
+double estimated_cycles_by_boxes(const FewQueries& p, const TargetTraits& target, const MmaMachine& machine,
+                                 const MmaTile& t, int cluster, int block_bytes) {
+  const double tiles = std::ceil(p.rows / t.m) * p.batch, at_once = std::max(1.0, std::floor(machine.sms / cluster));
+  const double steps = std::ceil(p.n / (t.n * cluster)), bytes = t.n * (p.head + p.columns) * p.size;
+  const double blocks = std::min(tiles, at_once) * cluster, rounds = std::ceil(tiles / at_once);
+  const double ahead = std::min(t.stages - 0.5, steps * rounds) * bytes;  // half a stage is being multiplied
+  const double share = std::min(45.0, 1.08 * machine.memory_bytes * machine.sms / blocks);
+  const double chain = 200 + 25.0 * t.n / t.k_warps;  // of a warp's instructions for a step, which wait for each other
+  // Blocks of the next kernel come while these run. Where they cannot have the same SMs, two clusters share what L2 gives a part of the
+  // chip, and another part has none.
+  const bool crowded = cluster > 1 && blocks <= machine.sms / 2 && block_bytes > target.shared_bytes / 2 - 1024;
+  // The longest of the three, and more where another is nearly as long.
+  const double longest =
+      std::pow(std::pow(bytes / share, 4) + std::pow(bytes * 1700 / ahead, 4) + std::pow(chain, 4), 0.25);
+  const double step = longest * (crowded ? 1.5 : 1.0);
+  return rounds * (steps * step + 1500) + 2500 + (cluster > 1 ? 400 : 0) + 100.0 * t.k_warps;
 }
 
 }  // namespace
@@ -161,28 +165,32 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
   const char* forced = std::getenv("INGOT_TILE");
   std::vector<RankedPlan> plans;
   const int m = p.rows <= 16 ? 16 : p.rows <= 32 ? 32 : 64;
-  for (const auto& [key_warps, keys, boxes] : arrangements(kernel, target, s.unit)) {
-    if (m / 16 * key_warps > 8 || (d.columns > 128 && keys > 16 && p.size == 4)) continue;
-    for (int stages = 2; stages <= (boxes ? 6 : 4); ++stages) {
-      s.tile = {.m = m,
-                .n = key_warps * keys,
-                .k = d.head,
-                .warp_m = 16,
-                .warp_n = key_warps * keys,
-                .k_warps = key_warps,
-                .stages = stages,
-                .boxes = boxes};
-      s.most_blocks = boxes ? target.parallel_units : 0;
-      s.threads = s.tile.threads();
-      for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
-        const int bytes = attention_details(kernel, s).shared_bytes;
-        if (bytes > target.shared_bytes) continue;
-        const bool taken = forced && fmt::format("{}x{}/{}w{}c{}s{}", m, s.tile.n, key_warps, s.cluster_k, stages,
-                                                 boxes ? "b" : "") == forced;
-        if (taken) return {{s, 1}};
-        const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
-        if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
-        plans.push_back({s, estimated_cycles(p, target, machine, s.tile, s.cluster_k, bytes)});
+  const bool boxes = target.compute_capability == 90 && key_rows(kernel, element_of(s.unit));
+  s.most_blocks = boxes ? target.parallel_units : 0;
+  for (int key_warps : {2, 4, 8}) {
+    for (int keys : {16, 32}) {
+      if (m / 16 * key_warps > 8 || (d.columns > 128 && keys > 16 && (boxes || p.size == 4))) continue;
+      for (int stages = 2; stages <= (boxes ? 6 : 4); ++stages) {
+        s.tile = {.m = m,
+                  .n = key_warps * keys,
+                  .k = d.head,
+                  .warp_m = 16,
+                  .warp_n = key_warps * keys,
+                  .k_warps = key_warps,
+                  .stages = stages,
+                  .boxes = boxes};
+        s.threads = s.tile.threads();
+        for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
+          const int bytes = attention_details(kernel, s).shared_bytes;
+          if (bytes > target.shared_bytes) continue;
+          const bool taken =
+              forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
+          if (taken) return {{s, 1}};
+          const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
+          if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
+          const auto estimate = boxes ? estimated_cycles_by_boxes : estimated_cycles_by_copies;
+          plans.push_back({s, estimate(p, target, machine, s.tile, s.cluster_k, bytes)});
+        }
       }
     }
   }

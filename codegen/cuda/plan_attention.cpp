@@ -27,12 +27,11 @@ int shared_bytes(const AttentionDetails& d, const MmaTile& t, int size, int clus
   return std::max(stages, parts) + sent;
 }
 
-/// Of prelude/attention_keys.cuh, whose parts have a place of their own.
+/// Of prelude/attention_keys.cuh.
 int key_bytes(const AttentionDetails& d, const MmaTile& t, int cluster) {
-  const int stage = t.n * ((d.head + 63) / 64 + (d.columns + 63) / 64) * 128;
-  const int parts = t.k_warps * d.part_rows * ((d.columns + 8) * 4 + 8);
-  const int sent = cluster > 1 ? d.part_rows * (d.columns * 4 + 8) : 0;
-  return t.stages * stage + t.m * (d.head * 2 + 16) + parts + sent + t.stages * 16;
+  const int stages = t.stages * t.n * ((d.head + 63) / 64 + (d.columns + 63) / 64) * 128;
+  const int parts = t.k_warps * d.part_rows * ((d.columns + 8) * 4 + 8), rest = t.m * (d.head * 2 + 16) + t.stages * 16;
+  return cluster > 1 ? std::max(stages, parts) + d.part_rows * (d.columns * 4 + 8) + rest : stages + parts + rest;
 }
 
 }  // namespace

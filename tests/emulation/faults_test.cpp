@@ -590,8 +590,8 @@ TEST_CASE("faults where keys that arrive as boxes are divided", "[emulated]") {
       {"a tile is left out", kKeys, "return gridDim.x / Plan::cluster_k;", "return gridDim.x;", "wrong"},
   };
   for (const Fault& fault : faults) plant(sample, fault, &schedule);
-  plant(sample, {"parts of the next tile are written while these are read", kJoined,
-                 "parts, kRow, parts + kPairsAt);\n      sync();", "parts, kRow, parts + kPairsAt);", "race"}, &alone);
+  plant(sample, {"parts of the next tile are written while these are read", kKeys, "    joined.sync();\n    products.hold", "    products.hold", "race"},
+        &alone);
 }
 
 TEST_CASE("faults in loops over keys that end early", "[emulated]") {

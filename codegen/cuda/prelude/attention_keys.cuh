@@ -32,15 +32,19 @@ template <class Plan, bool AlongK> struct PanelRows {
   }
 };
 
-/// Stages of keys and behind them their values; then queries, the parts of warps, what arrives from other blocks, barriers.
+/// Stages of keys and behind them their values; then queries, the parts of warps, what arrives from other blocks, barriers. In a
+/// cluster, which sends for nothing until its parts have joined, these take the place of the stages.
 template <class Plan, u32 QueryBytes> struct KeyMemory {
   typedef JoinedParts<JoinedPlan<Plan>, true> Joined;
   static constexpr int kPanels = (Plan::head + 63) / 64, kValuePanels = (Plan::tile_d + 63) / 64;
   static constexpr u32 kPanel = Plan::tile_n * 128;
   static constexpr u32 kKeys = kPanels * kPanel, kStage = kKeys + kValuePanels * kPanel;
-  static constexpr u32 kQueriesAt = Plan::stages * kStage, kPartsAt = kQueriesAt + QueryBytes;
-  static constexpr u32 kSentAt = kPartsAt + Joined::kBytes;
-  static constexpr u32 kBarriersAt = kSentAt + (Plan::cluster_k > 1 ? Plan::part_rows * (Plan::tile_d * 4 + 8) : 0);
+  static constexpr bool kCluster = Plan::cluster_k > 1;
+  static constexpr u32 kStages = Plan::stages * kStage;
+  static constexpr u32 kQueriesAt = kCluster && kStages < Joined::kBytes ? Joined::kBytes : kStages;
+  static constexpr u32 kPartsAt = kCluster ? 0 : kQueriesAt + QueryBytes;
+  static constexpr u32 kSentAt = kQueriesAt + QueryBytes + (kCluster ? 0 : Joined::kBytes);
+  static constexpr u32 kBarriersAt = kSentAt + (kCluster ? Plan::part_rows * (Plan::tile_d * 4 + 8) : 0);
   u32 shared;
   StageRing<Plan::stages> ring;
 
@@ -112,19 +116,24 @@ struct KeyProducts : AttentionTile<WorkerPlan<Plan>, OperandQ, PanelRows<Plan, t
 #pragma unroll
     for (int k = 0; k < Plan::head; k += 16) OperandQ::load16(queries[k / 16], q, this->warp_row(), k);
   }
+  /// In two sums, each of every other 16 columns: a product by tensor cores waits for the one that it adds to.
   INGOT_DEV void dot_products(u32 key) {
     const int n = Tile::first_key();
+    float other[Tile::kKeys * 4];
 #pragma unroll
-    for (int i = 0; i < Tile::kKeys * 4; ++i) this->scores[i] = 0;
+    for (int i = 0; i < Tile::kKeys * 4; ++i) this->scores[i] = other[i] = 0;
 #pragma unroll
     for (int k = 0; k < Plan::head; k += 16) {
 #pragma unroll
       for (int j = 0; j < Tile::kKeys; j += 2) {
         u32 r[4];
         PanelRows<Plan, true>::load8x2(r, key, n + j * 8, k);
-        Tile::multiply(Tile::four(this->scores, j), Tile::four(this->scores, j + 1), queries[k / 16], r);
+        float* sums = k % 32 == 0 ? this->scores : other;
+        Tile::multiply(Tile::four(sums, j), Tile::four(sums, j + 1), queries[k / 16], r);
       }
     }
+#pragma unroll
+    for (int i = 0; i < Tile::kKeys * 4; ++i) this->scores[i] += other[i];
   }
 };
 
@@ -175,7 +184,9 @@ INGOT_DEV void attention_keys(const TensorMap* key, const TensorMap* value, cons
       memory.ring.release();
       memory.ring.advance();
     }
+    if constexpr (Tiles::kCluster) joined.sync();  // all have left the stages
     joined.template put<Score>(products, products.part());
+    if constexpr (Tiles::kCluster) fence_proxy_async();  // boxes arrive there next
     joined.template finish_all<Plan::no_logit>(epilogue, batch, m0, m_end, d_end);
   }
 }

@@ -92,13 +92,13 @@ template <class Plan, bool Some = false> struct JoinedParts {
     }
   }
   /// After put(), by all threads. The caller has arrived at the barrier of the cluster before, since nothing of the round before is
-  /// read any more; afterwards the memory of the stages may be filled again.
+  /// read any more; afterwards the memory of the stages may be filled again (with `Some` after the next barrier).
   template <int NoLogit, class Epilogue>
   INGOT_DEV void finish_all(const Epilogue& epilogue, Index batch, Index m0, Index m_end, Index d_end) const {
     sync();
     if constexpr (kBlocks == 1) {
       finish<kRows, kWarps, NoLogit>(epilogue, batch, m0, m_end, d_end, parts, kRow, parts + kPairsAt);
-      sync();
+      if constexpr (!Some) cta_sync();
     } else {
       cluster_wait();  // what has arrived in the round before has been read
       send(m_end - m0);
