@@ -101,18 +101,18 @@ double estimated_cycles_by_copies(const FewQueries& p, const TargetTraits& targe
 }
 
 /// The same where keys and values arrive as boxes. What is on its way is all that the stages hold, and memory under load some 1700
-/// cycles off.
-double estimated_cycles_by_boxes(const FewQueries& p, const TargetTraits& target, const MmaMachine& machine,
-                                 const MmaTile& t, int cluster, int block_bytes) {
+/// cycles off. `alone`: an SM has no place for another block.
+double estimated_cycles_by_boxes(const FewQueries& p, const MmaMachine& machine, const MmaTile& t, int cluster,
+                                 bool alone) {
   const double tiles = std::ceil(p.rows / t.m) * p.batch, at_once = std::max(1.0, std::floor(machine.sms / cluster));
   const double steps = std::ceil(p.n / (t.n * cluster)), bytes = t.n * (p.head + p.columns) * p.size;
   const double blocks = std::min(tiles, at_once) * cluster, rounds = std::ceil(tiles / at_once);
   const double ahead = std::min(t.stages - 0.5, steps * rounds) * bytes;  // half a stage is being multiplied
   const double share = std::min(45.0, 1.08 * machine.memory_bytes * machine.sms / blocks);
   const double chain = 200 + 25.0 * t.n / t.k_warps;  // of a warp's instructions for a step, which wait for each other
-  // Blocks of the next kernel come while these run. Where they cannot have the same SMs, two clusters share what L2 gives a part of the
-  // chip, and another part has none.
-  const bool crowded = cluster > 1 && blocks <= machine.sms / 2 && block_bytes > target.shared_bytes / 2 - 1024;
+  // Clusters of the next kernel come while these run. Where they cannot have the same SMs they have what is left of each part of the
+  // chip, some parts have none of them and others two, and those get no more from L2 than one would.
+  const bool crowded = cluster > 1 && blocks <= machine.sms / 2 && alone;
   // The longest of the three, and more where another is nearly as long.
   const double longest =
       std::pow(std::pow(bytes / share, 4) + std::pow(bytes * 1700 / ahead, 4) + std::pow(chain, 4), 0.25);
@@ -181,15 +181,17 @@ std::vector<RankedPlan> rank_few_queries(const Kernel& given, const TargetTraits
                   .boxes = boxes};
         s.threads = s.tile.threads();
         for (s.cluster_k = 1; s.cluster_k <= (machine.clusters ? 8 : 1); s.cluster_k *= 2) {
-          const int bytes = attention_details(kernel, s).shared_bytes;
-          if (bytes > target.shared_bytes) continue;
+          const AttentionDetails form = attention_details(kernel, s);
+          if (form.shared_bytes > target.shared_bytes) continue;
           const bool taken =
               forced && fmt::format("{}x{}/{}w{}c{}s", m, s.tile.n, key_warps, s.cluster_k, stages) == forced;
           if (taken) return {{s, 1}};
           const double blocks = std::ceil(p.rows / m) * p.batch * s.cluster_k;
           if (s.cluster_k > 1 && (blocks > 4 * machine.sms || p.n < s.cluster_k * s.tile.n)) break;
-          const auto estimate = boxes ? estimated_cycles_by_boxes : estimated_cycles_by_copies;
-          plans.push_back({s, estimate(p, target, machine, s.tile, s.cluster_k, bytes)});
+          const double cycles =
+              boxes ? estimated_cycles_by_boxes(p, machine, s.tile, s.cluster_k, form.blocks_per_sm == 1)
+                    : estimated_cycles_by_copies(p, target, machine, s.tile, s.cluster_k, form.shared_bytes);
+          plans.push_back({s, cycles});
         }
       }
     }

@@ -34,6 +34,14 @@ int key_bytes(const AttentionDetails& d, const MmaTile& t, int cluster) {
   return cluster > 1 ? std::max(stages, parts) + d.part_rows * (d.columns * 4 + 8) + rest : stages + parts + rest;
 }
 
+/// How many blocks of prelude/attention_keys.cuh an SM has place for, two at most: the next kernel's come while these run. What
+/// registers a thread takes has been read off what NVRTC makes of it.
+int key_blocks(const AttentionDetails& d, const MmaTile& t, int bytes) {
+  const int warps = (t.threads() / 32 * 2 + 3) / 4 * 4, registers = 65536 / (warps * 32) / 8 * 8;
+  const int needed = 48 + d.columns / 2 + d.head / 4 + t.n / t.k_warps * 7 / 5;
+  return needed <= registers && 2 * (bytes + 1024) <= kLargestShared + 1024 ? 2 : 1;
+}
+
 }  // namespace
 
 Contract score_product(const Attend& t) {
@@ -303,6 +311,7 @@ AttentionDetails attention_details(const Kernel& kernel, const Schedule& s) {
     const auto rows = total_of(t.m).as_int();
     d.part_rows = s.tile.m == 16 && rows && *rows <= 8 ? 8 : s.tile.m;
     d.shared_bytes = key_bytes(d, s.tile, s.cluster_k);
+    d.blocks_per_sm = key_blocks(d, s.tile, d.shared_bytes);
   } else if (s.tile.boxes) {
     box_details(d, s.tile, BoxElement(s.unit), kLargestShared);
     d.shared_bytes = box_bytes(d, s.tile, BoxElement(s.unit));

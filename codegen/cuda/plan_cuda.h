@@ -115,7 +115,8 @@ struct AttentionDetails {
   int e_vector = 1;
   int head = 16, columns = 16;  // channels of queries and of values, rounded up to 16
   int shared_bytes = 0;
-  int chunk = 16, q_stages = 1, arriving = 1, blocks_per_sm = 1;  // with boxes
+  int chunk = 16, q_stages = 1, arriving = 1;  // with boxes
+  int blocks_per_sm = 1;
   int part_rows = 16;  // with boxes, where warps share keys: rows of a tile that may have results
 };
 /// Attention with boxes: the operands, if TMA can read all three (where warps share keys: these and their values), and the tensor maps.
