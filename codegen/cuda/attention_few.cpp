@@ -110,8 +110,8 @@ double estimated_cycles_by_boxes(const FewQueries& p, const MmaMachine& machine,
   const double ahead = std::min(t.stages - 0.5, steps * rounds) * bytes;  // half a stage is being multiplied
   const double share = std::min(45.0, 1.08 * machine.memory_bytes * machine.sms / blocks);
   const double chain = 200 + 25.0 * t.n / t.k_warps;  // of a warp's instructions for a step, which wait for each other
-  // Clusters of the next kernel come while these run. Where they cannot have the same SMs they have what is left of each part of the
-  // chip, some parts have none of them and others two, and those get no more from L2 than one would.
+  // Clusters of the next kernel come while these run. Where they cannot have the same SMs, all takes 1.5 times as long (measured):
+  // presumably two of them share a part of the chip, and what L2 gives it.
   const bool crowded = cluster > 1 && blocks <= machine.sms / 2 && alone;
   // The longest of the three, and more where another is nearly as long.
   const double longest =
