@@ -103,14 +103,26 @@ void TilesPrinter::print_product_of_rows() {
     out_.line(fmt::format("static constexpr int teams = {}, stages = {}, buffers = {};", t.row_teams, t.stages, t.m / 64));
     out_.line("static constexpr int part_width = 0, groups = teams;");
     out_.line("static constexpr bool column_inputs = false;");
-    out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {};", rows.results.load.valid(),
-                          rows.a.prologue, is_constant(contract_.b)));
+    out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {}, lines = {};", rows.results.load.valid(),
+                          rows.a.prologue, is_constant(contract_.b), rows.lines.has_value()));
+    if (rows.lines) print_lines(*rows.lines);
   }
   out_.blank();
   print_change_of_a();
   print_staged_results(contract_, rows.results);
   out_.blank();
   print_entry();
+}
+
+void TilesPrinter::print_lines(const WindowLines& x) {
+  const WindowAxis &h = x.window.h, &w = x.window.w;
+  out_.line(fmt::format("static constexpr int channels = {}, present = {}, taps = {}, dilation = {};", x.window.channels, x.window.present,
+                        h.taps, h.dilation));
+  out_.line(fmt::format("static constexpr int out_w = {}, out_h = {}, in_h = {}, step_h = {}, low_h = {};", w.outputs, h.outputs, h.extent,
+                        h.step, h.low));
+  out_.line(fmt::format("static constexpr int pixel = {}, line = {}, tile_lines = {};", w.step * w.stride, x.length,
+                        x.of_tile(schedule_.tile.m)));
+  out_.line(fmt::format("static constexpr i64 line_stride = {}, image_stride = {};", h.stride, x.window.image_stride));
 }
 
 void TilesPrinter::print_rows_call() {

@@ -302,6 +302,7 @@ class TilesPrinter : public ProductPrinter {
   void print_change_of_a();
   // rows as they lie in memory
   void print_product_of_rows();
+  void print_lines(const WindowLines& lines);
   void print_rows_call();
   void print_window();
   const char* acc_type() const { return c_type(contract_.acc.type()); }

@@ -347,7 +347,8 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   const Expr m = total_of(c.m), n = total_of(c.n), batches = total_of(c.batch);
   launch.grid[2] = simplify(min(batches, Expr(65535)));
   if (!d.skinny && s.unit != MultiplyUnit::Simt) {
-    const Expr tiles = ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c)))) * ceil_div(n, Expr(s.tile.n));
+    const Expr of_rows = d.rows ? d.rows->tiles(m, s.tile.m) : ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c))));
+    const Expr tiles = of_rows * ceil_div(n, Expr(s.tile.n));
     launch.grid[0] = !s.tile.boxes ? tiles * s.cluster_k : s.cluster_k > 1 ? tiles * batches * s.cluster_k : min(tiles * batches, Expr(s.most_blocks));
     if (s.tile.boxes) launch.grid[2] = 1;
     launch.grid[0] = in_form(launch.grid[0], s, m * n * batches);
