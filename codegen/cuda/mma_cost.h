@@ -68,8 +68,7 @@ double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, co
 
 /// Tiles of a product of rows (product_of_rows.cpp), complete, with what they need of shared memory, and their cycles.
 std::vector<MmaTile> rows_tiles(const MmaProblem& problem, const MmaMachine& machine);
-/// `bytes_of_tile`: of A.
-int rows_shared_bytes(const MmaTile& tile, int64_t bytes_of_tile);
+int rows_shared_bytes(const MmaTile& tile, const ProductOfRows& rows);
 double rows_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile);
 
 /// Shared memory: of one stage, and of the tile of results.

@@ -117,6 +117,9 @@ struct ProductOfRows {
   StagedResults results;
   int64_t n = 0, k = 0;
   std::optional<WindowLines> lines = {};
+  /// Results leave as boxes of 64 columns by 16 rows: whole ones, of one image.
+  bool boxed() const { return n % 64 == 0 && (!lines || lines->pixels() % 16 == 0); }
+  int buffers(int rows) const { return rows / 64 * (boxed() ? static_cast<int>(n) / 64 : 1); }  // of a warp
   /// Of A in shared memory.
   int64_t bytes_of_tile(int64_t rows) const { return 2 * (lines ? lines->of_tile(rows) * lines->length : rows * k); }
   /// Tiles of so many rows.

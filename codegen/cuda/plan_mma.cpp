@@ -182,7 +182,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
     d.rows = product_of_rows(kernel, element);
     d.staged = d.rows->results;
     if (d.rows->a.prologue) d.a_load = d.rows->a.load;
-    d.shared_bytes = rows_shared_bytes(t, d.rows->bytes_of_tile(t.m));
+    d.shared_bytes = rows_shared_bytes(t, *d.rows);
     return;
   }
   if (t.boxes) {

@@ -79,9 +79,10 @@ std::optional<ProductOfRows> product_of_rows(const Kernel& kernel, DType element
   return product;
 }
 
-int rows_shared_bytes(const MmaTile& x, int64_t bytes_of_tile) {
-  const int weights = (x.k + 63) / 64 * x.n * 128, results = 4 * x.m / 64 * 16 * x.n * 2;
-  return weights + x.row_teams * (x.stages * static_cast<int>(bytes_of_tile) + results) + 8 + x.row_teams * (x.stages * 16 + x.m / 64 * 4 * 8);
+int rows_shared_bytes(const MmaTile& x, const ProductOfRows& rows) {
+  const int weights = (x.k + 63) / 64 * x.n * 128, results = x.row_teams * 4 * x.m / 64 * 16 * x.n * 2;
+  const int tiles = weights + x.row_teams * x.stages * static_cast<int>(rows.bytes_of_tile(x.m));
+  return (tiles + 1023) / 1024 * 1024 + results + 8 + x.row_teams * (x.stages * 16 + rows.buffers(x.m) * 4 * 8);
 }
 
 std::vector<MmaTile> rows_tiles(const MmaProblem& p, const MmaMachine& machine) {
@@ -93,7 +94,7 @@ std::vector<MmaTile> rows_tiles(const MmaProblem& p, const MmaMachine& machine) 
     const int fragments = (steps <= 4 ? steps : 8) * 4 * rows, registers = rows * n / 2 + fragments + 64;
     MmaTile x{.m = m, .n = n, .k = k, .warp_m = m, .warp_n = n, .stages = kFewestStages, .warpgroups = true, .boxes = true};
     x.row_teams = std::min(512 / registers, kMostTeams);
-    const auto fits = [&] { return rows_shared_bytes(x, p.rows->bytes_of_tile(x.m)) <= machine.shared_limit; };
+    const auto fits = [&] { return rows_shared_bytes(x, *p.rows) <= machine.shared_limit; };
     while (x.row_teams > 1 && !fits()) --x.row_teams;
     if (x.row_teams < 1 || !fits()) continue;
     while (x.stages < kMostStages) {
@@ -117,7 +118,7 @@ double rows_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile
   const double work = x.m * (p.n * (p.result_work + 4) + p.k * (p.a_changes ? 6 + p.a.gather * 32 : 1.0)) / 128;
   // Rows whose length has many factors of two meet in the banks of shared memory.
   const auto conflicts = [](double length) { return std::gcd(static_cast<int>(length) * 2, 128) / 16.0; };
-  const double shared = (of_a + x.m * (p.k * 2 * conflicts(row) + p.n * 2 * (1 + conflicts(p.n)))) / machine.shared_bytes;
+  const double shared = (of_a + x.m * (p.k * 2 * conflicts(row) + p.n * 2 * (1 + (p.rows->boxed() ? 1 : conflicts(p.n))))) / machine.shared_bytes;
   const double multiplies = x.m * p.n * std::ceil(p.k / 16) * 16 / machine.group_multiplies;
   const double teams = std::min<double>(x.row_teams, rounds);
   const double busy = std::max({bytes / kMemory * blocks / machine.sms, work, shared, multiplies, (kLatency + work / 4) / teams});

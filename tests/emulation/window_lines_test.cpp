@@ -30,6 +30,8 @@ TEST_CASE("overlapping windows are read from lines in shared memory", "[emulated
   const Sample samples[] = {
       overlapping_windows(3, 9, 19, 64, 7, 2, 8, 28, DType::F16),    // tiles of several lines, and a rest
       overlapping_windows(2, 16, 16, 32, 3, 2, 8, 12, DType::BF16),  // whole tiles
+      overlapping_windows(3, 12, 16, 64, 7, 2, 8, 28, DType::F16),   // results as boxes
+      overlapping_windows(2, 8, 24, 128, 3, 2, 8, 12, DType::BF16),
       overlapping_windows(5, 5, 7, 24, 3, 1, 8, 16, DType::F16),     // images smaller than a tile
       overlapping_windows(1, 3, 150, 40, 5, 2, 8, 20, DType::F16),   // lines longer than one
       overlapping_windows(2, 2, 70, 8, 2, 1, 16, 48, DType::BF16),   // more elements than two 16s

@@ -4,7 +4,8 @@
 //   tile_m, tile_n     rows of a tile (64 for each row of acc); all columns
 //   k                  all of it, a multiple of 8
 //   teams, stages      warpgroups, and the tiles of A that each has room for
-//   buffers, staged_input   staged_results.cuh: a piece for each 64 rows
+//   buffers, staged_input   staged_results.cuh: a piece for each 64 rows, and where `boxed`, for 64 columns of them
+//   boxed              results leave as boxes of 64 columns, else in whole rows
 //   prologue           A is not used as it is stored (changed_fragment.cuh)
 //   lines              rows are windows of an image (row_source.cuh)
 // The epilogue's functor is that of staged_results.cuh.
@@ -20,9 +21,10 @@ INGOT_WGMMA(136) INGOT_WGMMA(144) INGOT_WGMMA(152) INGOT_WGMMA(160) INGOT_WGMMA(
 INGOT_WGMMA(200) INGOT_WGMMA(208) INGOT_WGMMA(216) INGOT_WGMMA(224) INGOT_WGMMA(232) INGOT_WGMMA(240) INGOT_WGMMA(248) INGOT_WGMMA(256)
 
 template <class Plan> struct RowsMemory {
-  static constexpr int kIn = RowSource<Plan>::Type::kBytes, kOut = Plan::buffers * 16 * Plan::tile_n * 2;  // bytes; kOut: of a warp
+  static constexpr int kIn = RowSource<Plan>::Type::kBytes;  // bytes
+  static constexpr int kOut = Plan::buffers * 16 * (Plan::boxed ? 64 : Plan::tile_n) * 2;  // of a warp
   static constexpr int kPanel = Plan::tile_n * 128, kPanels = (Plan::k + 63) / 64;  // of the weights: 64 of k
-  static constexpr int kRings = kPanels * kPanel, kResults = kRings + Plan::teams * Plan::stages * kIn;
+  static constexpr int kRings = kPanels * kPanel, kResults = (kRings + Plan::teams * Plan::stages * kIn + 1023) / 1024 * 1024;
   static constexpr int kBarriers = kResults + Plan::teams * 4 * kOut;
   u32 shared;
 
@@ -52,12 +54,11 @@ template <class Plan> struct RowsMemory {
 };
 
 /// A warpgroup and its tiles: every `step`th from `first` on.
-template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
+template <class Plan, class PrologueA, class Epilogue, class Way> struct RowsTeam {
   typedef typename Plan::index Index;
   typedef typename Plan::element T;
   typedef RowsMemory<Plan> Memory;
   typedef typename RowSource<Plan>::Type Source;
-  typedef RowsOfResults<Plan, typename Epilogue::StagedOutput, typename Epilogue::StagedInput> Way;
   static constexpr int kRows = Plan::tile_m / 64, kSteps = (Plan::k + 15) / 16, kTogether = 4;  // steps of 16 of k
   static constexpr int kType = MmaTraits<T>::type;
   Memory memory;
@@ -169,12 +170,12 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
   }
 };
 
-template <class Plan, class PrologueA, class Epilogue>
-INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap* b, const PrologueA& prologue,
-                                typename Epilogue::StagedOutput* out, const typename Epilogue::StagedInput* in,
+/// `way`: how results leave (BoxedResults, RowsOfResults).
+template <class Plan, class PrologueA, class Way, class Epilogue>
+INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap* b, const PrologueA& prologue, const Way& way,
                                 const Epilogue& epilogue, typename Plan::index m_end, typename Plan::index n_end, u32 shared) {
   typedef typename Plan::index Index;
-  typedef RowsTeam<Plan, PrologueA, Epilogue> Team;
+  typedef RowsTeam<Plan, PrologueA, Epilogue, Way> Team;
   const RowsMemory<Plan> memory{shared};
   const int warp = warp_uniform(threadIdx.x / 32);  // before warps take different ways, as in wgmma_product.cuh
   if (threadIdx.x == 0) {
@@ -197,5 +198,5 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
   team.m_end = m_end;
   if (team.sends()) team.send_first();
   mbar_wait(memory.have_weights(), 0);
-  team.run(epilogue, {out, in}, n_end);
+  team.run(epilogue, way, n_end);
 }
