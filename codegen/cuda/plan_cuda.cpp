@@ -259,7 +259,7 @@ static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
 std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   if (kernel.contract()) return plan_tiles(kernel, target);
   if (kernel.attend()) return plan_attention(kernel, target);
-  if (has_lines(kernel)) return {plan_points(kernel, target)};  // no form of windows: a thread has a line
+  if (combines_windows(kernel)) return {plan_points(kernel, target)};  // no form of windows: a thread has all that is combined
   if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(kernel, work, target);
   return {plan_loops(kernel, target)};
 }
@@ -304,13 +304,13 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   }
   if (s.kind == Schedule::Kind::Window) {
     const Expr results = window_results(kernel);
+    launch.shared_bytes = window_shared(*window_form(kernel), s).bytes;
     const int64_t of_thread = int64_t{s.vector} * s.tile.m * s.tile.n;
     if (s.tile.k > 0) {
       const auto w = window_form(kernel);
       const int64_t across = w->x.outputs / s.tile.n, lanes = s.threads / s.tile.k, parts = *w->channels.extent.as_int() / s.vector / s.tile.k;
       const Expr strips = total_of(w->outer) * (w->y.outputs / s.tile.m);
       launch.grid[0] = in_form(ceil_div(strips, Expr(lanes / across)) * parts, s, results);
-      launch.shared_bytes = across > 1 ? s.threads * s.tile.m * s.vector * 4 : 0;
       return launch;
     }
     launch.grid[0] = in_form(ceil_div(results, Expr(of_thread * s.threads)), s, results);

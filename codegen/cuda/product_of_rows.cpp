@@ -12,7 +12,8 @@ namespace ingot {
 
 namespace {
 
-constexpr int64_t kMostColumns = 256, kMostDepth = 256;  // of a product of a warpgroup; k for which its loop is unrolled
+constexpr int64_t kMostColumns = 256,
+                  kMostDepth = 256;  // of a product of a warpgroup; k for which its loop is unrolled
 // What threads copy, and boxes that reach behind the end of k, take longer than their estimates say.
 constexpr double kPreferred = 0.6;
 constexpr int kFewestStages = 2, kMostStages = 6, kMostTeams = 6;
@@ -63,7 +64,8 @@ static std::optional<ProductOfRows> arriving_product(const Kernel& kernel, DType
 std::optional<ProductOfRows> product_of_rows(const Kernel& kernel, DType element) {
   const Contract& c = *kernel.contract();
   const auto n = total_of(c.n).as_int(), k = total_of(c.k).as_int();
-  if (size_of(element) != 2 || !n || !k || *n > kMostColumns || *k > kMostDepth || *n % 8 != 0 || *k % 8 != 0) return std::nullopt;
+  if (size_of(element) != 2 || !n || !k || *n > kMostColumns || *k > kMostDepth || *n % 8 != 0 || *k % 8 != 0)
+    return std::nullopt;
   if (!c.group.empty() || !total_of(c.batch).is_const(1)) return std::nullopt;
   auto product = arriving_product(kernel, element);
   if (!product || (!product->lines && *k % 64 == 0)) return std::nullopt;  // whole boxes of k are better off
@@ -92,7 +94,8 @@ std::vector<MmaTile> rows_tiles(const MmaProblem& p, const MmaMachine& machine) 
     if (rows * p.n > kMostColumns) continue;
     const int m = rows * 64, n = static_cast<int>(p.n), k = static_cast<int>(p.k), steps = (k + 15) / 16;
     const int fragments = (steps <= 4 ? steps : 8) * 4 * rows, registers = rows * n / 2 + fragments + 64;
-    MmaTile x{.m = m, .n = n, .k = k, .warp_m = m, .warp_n = n, .stages = kFewestStages, .warpgroups = true, .boxes = true};
+    MmaTile x{
+        .m = m, .n = n, .k = k, .warp_m = m, .warp_n = n, .stages = kFewestStages, .warpgroups = true, .boxes = true};
     x.row_teams = std::min(512 / registers, kMostTeams);
     const auto fits = [&] { return rows_shared_bytes(x, *p.rows) <= machine.shared_limit; };
     while (x.row_teams > 1 && !fits()) --x.row_teams;
@@ -111,17 +114,22 @@ std::vector<MmaTile> rows_tiles(const MmaProblem& p, const MmaMachine& machine) 
 double rows_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
   // Fitted to 14 products of two models on an H200, 5 to 70 us.
   constexpr double kMemory = 16.5, kLatency = 1200, kLaunch = 1800, kWeights = 44, kAlone = 0.5;
-  const double tiles = std::ceil(p.m / x.m), blocks = std::min(tiles, machine.sms), rounds = std::ceil(tiles / machine.sms);
+  const double tiles = std::ceil(p.m / x.m), blocks = std::min(tiles, machine.sms),
+               rounds = std::ceil(tiles / machine.sms);
   const auto& lines = p.rows->lines;
-  const double of_a = static_cast<double>(p.rows->bytes_of_tile(x.m)), row = lines ? static_cast<double>(lines->window.w.step * lines->window.w.stride) : p.k;
+  const double of_a = static_cast<double>(p.rows->bytes_of_tile(x.m)),
+               row = lines ? static_cast<double>(lines->window.w.step * lines->window.w.stride) : p.k;
   const double bytes = (lines ? of_a / p.reuse : of_a) + x.m * p.n * p.result_bytes;
   const double work = x.m * (p.n * (p.result_work + 4) + p.k * (p.a_changes ? 6 + p.a.gather * 32 : 1.0)) / 128;
   // Rows whose length has many factors of two meet in the banks of shared memory.
   const auto conflicts = [](double length) { return std::gcd(static_cast<int>(length) * 2, 128) / 16.0; };
-  const double shared = (of_a + x.m * (p.k * 2 * conflicts(row) + p.n * 2 * (1 + (p.rows->boxed() ? 1 : conflicts(p.n))))) / machine.shared_bytes;
+  const double shared =
+      (of_a + x.m * (p.k * 2 * conflicts(row) + p.n * 2 * (1 + (p.rows->boxed() ? 1 : conflicts(p.n))))) /
+      machine.shared_bytes;
   const double multiplies = x.m * p.n * std::ceil(p.k / 16) * 16 / machine.group_multiplies;
   const double teams = std::min<double>(x.row_teams, rounds);
-  const double busy = std::max({bytes / kMemory * blocks / machine.sms, work, shared, multiplies, (kLatency + work / 4) / teams});
+  const double busy =
+      std::max({bytes / kMemory * blocks / machine.sms, work, shared, multiplies, (kLatency + work / 4) / teams});
   const double weights = p.n * std::ceil(p.k / 64) * 128 / kWeights;
   // One warpgroup of a block has a tile: nothing runs beside its results.
   const double results = x.m * (p.n * (p.result_work + 4) + p.k) / 128;

@@ -56,6 +56,7 @@ inline bool is_reported(const Outcome& outcome, const std::string& word) {
 
 constexpr const char* kMma = "prelude/contraction_mma.cuh";
 constexpr const char* kWgmma = "prelude/contraction_wgmma.cuh";
+constexpr const char* kWindow = "prelude/window.cuh";
 constexpr const char* kBoxes = "prelude/contraction_boxes.cuh";
 constexpr const char* kChanged = "prelude/changed_fragment.cuh";  // included by kBoxes and kRowsOfProduct
 constexpr const char* kRowsOfProduct = "prelude/contraction_rows.cuh";
