@@ -1,4 +1,4 @@
-// A norm of rows between products stops being a kernel. The product before it adds up parts of the rows that it stores, and
+// A norm of rows between products stops being a kernel. The product before it (or a window over images, whose pixels are the rows) adds up parts of the rows that it stores, and
 // their squares; the products behind it multiply rows that are not normed yet, with the norm's scale in their weight, and take
 // mean and deviation from the sums:
 //   ((x - mean) * r * scale + shift) W = r * (x W') - mean * r * colsum(W') + shift W,  W' = scale * W
@@ -16,7 +16,9 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kPart = 64;  // columns of a part: those of the least tile whose results leave by TMA
-constexpr int64_t kStep = 64;  // of k: what is not whole steps is multiplied by other kernels
+constexpr int64_t kWindowParts[] = {64, 32};  // of the channels of a window's result
+constexpr int64_t kStep = 64;  // of k: what is not whole steps is multiplied by other kernels, if it has few columns
+constexpr int64_t kFewColumns = 256;
 // Of the weight with the norm's scale in it, stored in 16 bits: what is larger or smaller gets a factor, which the row's makes up for.
 constexpr float kLargestWeight = 1e3f, kSmallestPeak = 1e-2f;
 
@@ -32,7 +34,8 @@ const Node* product_of_rows(const Graph& g, const Node& group) {
     const ValueId w = outside(group, n.inputs[1]);
     if (!w.valid() || !g.value(w).constant || g.value(w).type.rank() != 2 || g.value(w).type.dtype != DType::F32)
       return nullptr;
-    return g.value(w).constant->dims()[0] % kStep == 0 ? &n : nullptr;
+    const auto& dims = g.value(w).constant->dims();
+    return dims[0] % kStep == 0 || (dims[0] % 8 == 0 && dims[1] > kFewColumns) ? &n : nullptr;
   }
   return nullptr;
 }
@@ -59,13 +62,37 @@ bool can_sum_parts(const Graph& g, const Node& group, ValueId x) {
   return in_columns.count(b.outputs[0]) > 0;
 }
 
+/// Channels of a part where the group is a window that stores x alone: pixels of an image with known extents. 0: it is none.
+int64_t window_parts(const Graph& g, const Node& group, const Norm& norm) {
+  if (!is_kind(group, "windows") || group.outputs.size() != 1 || g.is_output(norm.x) || g.is_read_back(norm.x))
+    return 0;
+  if (g.value(norm.x).users.size() != 1 || !norm.turn.valid()) return 0;
+  const Graph& b = *group.body;
+  const Node& turn = g.node(norm.node).body->node(norm.turn);
+  if (turn.attrs.as<PermAttrs>().perm != std::vector<int64_t>{0, 2, 3, 1}) return 0;
+  bool window = false;
+  for (NodeId id : b.order()) {
+    const Node& n = b.node(id);
+    const bool is_window = n.op->name == "DepthwiseConv";
+    if (window && !n.op->lowers_as<Pointwise>()) return 0;
+    if (!is_window && n.op->lowers_as<Reduction>()) return 0;
+    window |= is_window;
+  }
+  const Shape& s = g.value(norm.x).type.shape;
+  const auto channels = s[1].as_int();
+  if (!window || !channels || !s[2].as_int() || !s[3].as_int()) return 0;
+  for (int64_t width : kWindowParts)
+    if (*channels % width == 0) return width;
+  return 0;
+}
+
 /// A product that reads the normed rows: by way of which movement, and what its constants become.
 struct Reader {
   NodeId node;
   std::vector<NodeId> moves;  // of the body, from the normed rows to operand A; A may also be the rows themselves
   NodeId product;  // invalid: the rows are read one by one only
   TensorPtr weight, columns, bias;  // W', its sums of columns, shift W
-  double factor = 1;                // of W' besides, a power of two
+  double factor = 1;  // of W' besides, a power of two
 };
 
 class Folder {
@@ -80,10 +107,14 @@ class Folder {
       if (!found) continue;
       const Norm& norm = *found;
       const Node* before = g_.producer(norm.x);
-      if (!before || !can_sum_parts(g_, *before, norm.x)) continue;
-      const std::vector<Reader> readers = readers_of(norm);
+      if (!before) continue;
+      const int64_t width = norm.turn.valid()                    ? window_parts(g_, *before, norm)
+                            : can_sum_parts(g_, *before, norm.x) ? kPart
+                                                                 : 0;
+      const std::vector<Reader> readers = width > 0 ? readers_of(norm) : std::vector<Reader>{};
       if (readers.empty()) continue;
-      const auto sums = INGOT_TRY(add_sums(norm));
+      if (norm.turn.valid()) INGOT_TRY(turn_image(norm));
+      const auto sums = INGOT_TRY(add_sums(norm, width));
       for (const Reader& r : readers) INGOT_TRY(rewrite(r, norm, sums));
       g_.erase_if_dead(id);
       changed = true;
@@ -179,14 +210,24 @@ class Folder {
   }
 
   // ---- the rewrite -----------------------------------------------------------------------------------------------------
-  Result<Sums> add_sums(const Norm& norm) {
+  /// The window stores its pixels as rows, where the norm made rows of them.
+  Status turn_image(const Norm& norm) {
+    Graph& b = *g_.node(g_.value(norm.x).producer).body;
+    GraphBuilder builder(b);
+    Compose c(builder);
+    const ValueId rows = c.transpose(b.outputs[0], g_.node(norm.node).body->node(norm.turn).attrs.as<PermAttrs>().perm);
+    b.outputs[0] = INGOT_TRY(c.result({rows}))[0];
+    g_.value(norm.x).type = b.value(b.outputs[0]).type;
+    return {};
+  }
+  Result<Sums> add_sums(const Norm& norm, int64_t width) {
     const NodeId id = g_.value(norm.x).producer;
     Graph& b = *g_.node(id).body;
     Sums sums;
     for (const bool square : {false, true}) {
       if (!square && !norm.centred) continue;
       GraphBuilder builder(b);
-      const ValueId inside = INGOT_TRY(builder.add(op("PartSums"), PartSumsAttrs{kPart, square}, {b.outputs[0]}));
+      const ValueId inside = INGOT_TRY(builder.add(op("PartSums"), PartSumsAttrs{width, square}, {b.outputs[0]}));
       b.outputs.push_back(inside);
       b.output_names.push_back("out" + std::to_string(b.output_names.size()));
       sums[square] = g_.append_output(id, b.value(inside).type);

@@ -111,6 +111,10 @@ class NormMatcher {
         norm_.centred = true;
         x = difference->inputs[0];
       }
+      if (const Node* turn = made_by(x, "Transpose")) {
+        norm_.turn = b_.value(x).producer;
+        x = turn->inputs[0];
+      }
       norm_.x = outside(n_, x);
       return norm_.x.valid() && !g_.value(norm_.x).constant && g_.value(norm_.x).type.dtype == DType::F32;
     }

@@ -15,6 +15,7 @@ struct Norm {
   double epsilon = 0;
   bool centred = false;
   std::vector<NodeId> moves;  // of the norm's body: from the normed rows to y
+  NodeId turn;                // of it: what makes rows of x, an image; invalid: x is rows
 };
 
 /// The norm that a fused group of rows is, and nothing else; none where its result is an output.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kChannels = 4;  // of the copy
 constexpr int64_t kAligned = 4;   // elements that make one access
-constexpr int64_t kBoxTaps = 8;   // whose channels, in 16 bits, are a box's row of 64 bytes: rows that end earlier take TMA three times as long
+constexpr int64_t kLineTaps = 4;  // whose channels, in 16 bits, are one step of k of windows that lie in lines (prelude/row_source.cuh)
 
 struct Stem {
   int64_t channels, outputs, height, width;  // of the weight
@@ -37,8 +37,9 @@ std::optional<Stem> stem_of(const Graph& g, const Node& n, const PassContext& ct
   if (a.strides[1] % kAligned == 0 && w[3] % kAligned == 0 && *begin % kAligned == 0 && *columns % kAligned == 0)
     return std::nullopt;
   Stem s{w[1], w[0], w[2], w[3], *columns, *count, *begin, 0, 0};
-  const bool boxes = ctx.target.compute_capability == 90 && ctx.precision != DType::F32;
-  s.taps = boxes && s.width < kBoxTaps ? kBoxTaps : (s.width + 1) / 2 * 2;
+  const bool lines = ctx.target.compute_capability == 90 && ctx.precision != DType::F32;
+  const int64_t whole = lines ? kLineTaps : 2;
+  s.taps = (s.width + whole - 1) / whole * whole;
   s.end = std::max<int64_t>((s.count - 1) * a.strides[1] + s.taps - s.begin - s.columns, 0);
   if ((s.begin + s.columns + s.end) % 2 != 0) ++s.end;  // rows start at multiples of 16 bytes
   return s;

@@ -527,17 +527,6 @@ TEST_CASE("results of f32 that leave by TMA", "[emulated]") {
   }
 }
 
-/// Rows as they lie in memory, by `teams` warpgroups; two blocks.
-Schedule rows_by(int teams, MultiplyUnit unit, int rows, int n, int k, int stages) {
-  Schedule s = groups(unit, rows * 64, n, rows * 64, n, 1, stages, false);
-  s.tile.boxes = true;
-  s.tile.k = k;
-  s.tile.row_teams = teams;
-  s.threads = s.tile.threads();
-  s.most_blocks = 2;
-  return s;
-}
-
 TEST_CASE("products of rows as they lie in memory", "[emulated]") {
   check_schedule(rows_matmul(650, 24, 144, DType::F16, 49, true), rows_by(2, MultiplyUnit::F16, 1, 24, 144, 2));
   check_schedule(rows_matmul(403, 144, 24, DType::F16, 0, false), rows_by(1, MultiplyUnit::F16, 1, 144, 24, 3));
@@ -545,6 +534,8 @@ TEST_CASE("products of rows as they lie in memory", "[emulated]") {
   check_schedule(rows_matmul(1000, 16, 32, DType::F16, 200, false), rows_by(3, MultiplyUnit::F16, 2, 16, 32, 2));
   check_schedule(rows_matmul(260, 240, 40, DType::F16, 0, false), rows_by(1, MultiplyUnit::F16, 1, 240, 40, 2));
   check_schedule(rows_matmul(130, 8, 232, DType::BF16, 1, true), rows_by(2, MultiplyUnit::BF16, 1, 8, 232, 2));
+  check_schedule(rows_matmul(650, 64, 24, DType::F16, 0, true), rows_by(2, MultiplyUnit::F16, 1, 64, 24, 2));  // results as boxes
+  check_schedule(rows_matmul(203, 128, 72, DType::BF16, 0, false), rows_by(1, MultiplyUnit::BF16, 2, 128, 72, 2));
   check_schedule(rows_matmul(5, 136, 72, DType::F16, 2, true), rows_by(2, MultiplyUnit::F16, 2, 136, 72, 2));
 }
 
@@ -674,13 +665,14 @@ TEST_CASE("tiles of rows compile without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
   const MmaMachine machine = mma_machine(cuda_traits(90), MultiplyUnit::F16);
   int seen = 0;
-  for (const auto& [n, k] : {std::pair{24, 96}, {24, 144}, {144, 24}, {240, 40}, {256, 24}, {80, 240}, {16, 32}, {96, 16}, {40, 240}}) {
+  for (const auto& [n, k] : {std::pair{24, 96}, {24, 144}, {144, 24}, {240, 40}, {256, 24}, {80, 240}, {16, 32}, {96, 16}, {40, 240}, {64, 24}, {192, 40}}) {
     MmaProblem problem;
     problem.m = 100000;
     problem.n = n;
     problem.k = k;
     problem.element = 2;
-    problem.rows = true;
+    problem.rows = product_of_rows(rows_matmul(100000, n, k, DType::F16, 0, false).kernel, DType::F16);
+    REQUIRE(problem.rows);
     for (const MmaTile& x : rows_tiles(problem, machine)) {
       for (const Sample& sample : {rows_matmul(100000, n, k, DType::F16, 3136, true), rows_matmul(100000, n, k, DType::F16, 0, false)}) {
         const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), rows_by(x.row_teams, MultiplyUnit::F16, x.m / 64, n, k, x.stages));

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "compiler/driver/reference.h"
@@ -37,6 +38,9 @@ std::vector<std::string> passes_of(const std::string& text) {
   return names;
 }
 
+/// The text of a large constant says what its elements are a hash of; read back, they are others.
+std::string without_data(const std::string& text) { return std::regex_replace(text, std::regex(" data [0-9a-f]+"), " data"); }
+
 /// The text after the passes, or an Error. Refusals follow as comments, so that reasons are golden, too.
 Result<std::string> transform(const std::string& input, const std::vector<std::string>& names) {
   const bool gpu = input.find("# target: sm_90a") != std::string::npos;
@@ -56,11 +60,11 @@ Result<std::string> transform(const std::string& input, const std::vector<std::s
     const bool changed = INGOT_TRY(pass->run(g, ctx));
     if (!changed && before != print_graph(g)) return invalid(name + " says unchanged, but the graph differs");
     if (changed) g.compact();
-    INGOT_TRY(verify(g, name == "form_groups" || name == "join_parts" || name.starts_with("assign_") ? Stage::Fused : Stage::Imported));
+    INGOT_TRY(verify(g, name == "form_groups" || name == "fold_norms" || name == "join_parts" || name.starts_with("assign_") ? Stage::Fused : Stage::Imported));
   }
   std::string text = print_graph(g);
   const Graph again = INGOT_TRY(parse_graph(text, find_op));
-  if (print_graph(again) != text) return invalid("print(parse(text)) differs from text:\n" + print_graph(again));
+  if (without_data(print_graph(again)) != without_data(text)) return invalid("print(parse(text)) differs from text:\n" + print_graph(again));
   for (const Refusal& r : refusals) text += fmt::format("# {} | {}: {}\n", r.producer, r.consumer, r.reason);
   return text;
 }

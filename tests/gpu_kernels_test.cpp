@@ -18,6 +18,7 @@
 #include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/mma_cost.h"
 #include "codegen/cuda/plan_cuda.h"
+#include "codegen/cuda/window_form.h"
 #include "codegen/cuda/tuning_candidates.h"
 #include "runtime/cuda/cuda_device.h"
 #include "tests/emulation/attention_samples.h"
@@ -200,6 +201,57 @@ TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
   }
   jobs.check();
   CHECK(seen > 10);
+}
+
+TEST_CASE("sums over parts of a window's channels agree in every plan", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu || gpu->traits.compute_capability != 90) return;
+  Jobs jobs(*gpu);
+  int seen = 0;
+  for (const testing::FusedGraph& g : testing::norm_graphs())
+    for (DType precision : {DType::F16, DType::BF16})
+      for (Sample& sample : samples_of(g.name, g.text, precision)) {
+        const auto form = window_form(sample.kernel);
+        if (!form || form->parts.width == 0) continue;
+        sample.dims = {{"N", 3}};
+        sample.tolerance = 8e-3;
+        const Sample* kept = jobs.add(std::move(sample));
+        for (const RankedPlan& plan : rank_window(kept->kernel, gpu->traits, {{"N", 3}})) {
+          auto emitted = emit_cuda(kept->kernel, gpu->traits, plan.schedule);
+          if (!emitted) FAIL(emitted.error().to_string());
+          jobs.add(kept, std::move(emitted).value());
+          ++seen;
+        }
+      }
+  jobs.check();
+  CHECK(seen > 8);
+}
+
+TEST_CASE("windows that overlap along lines agree in every tile", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu || gpu->traits.compute_capability != 90) return;
+  Jobs jobs(*gpu);
+  for (const Sample& given :
+       {overlapping_windows(3, 9, 19, 64, 7, 2, 8, 28, DType::F16), overlapping_windows(5, 5, 7, 24, 3, 1, 8, 16, DType::BF16),
+        overlapping_windows(1, 3, 150, 40, 5, 2, 8, 20, DType::F16), overlapping_windows(9, 112, 112, 64, 7, 2, 8, 28, DType::F16)}) {
+    const Sample* sample = jobs.add(given);
+    int seen = 0;
+    for (const RankedPlan& plan : rank_tiles(sample->kernel, gpu->traits, {})) {
+      if (plan.schedule.tile.row_teams == 0) continue;
+      Schedule s = plan.schedule;
+      for (int teams = 1; teams <= plan.schedule.tile.row_teams; ++teams) {
+        s.tile.row_teams = teams;
+        s.threads = s.tile.threads();
+        s.most_blocks = teams == 1 ? 2 : plan.schedule.most_blocks;
+        auto emitted = emit_cuda(sample->kernel, gpu->traits, s);
+        if (!emitted) FAIL(emitted.error().to_string());
+        jobs.add(sample, std::move(emitted).value());
+        ++seen;
+      }
+    }
+    CHECK(seen > 1);
+  }
+  jobs.check();
 }
 
 TEST_CASE("sums over parts of rows, and what needs them, agree in every plan", "[gpu]") {

@@ -100,17 +100,30 @@ void TilesPrinter::print_product_of_rows() {
     out_.line(fmt::format("typedef {} element;", c_storage_type(element_of(schedule_.unit))));
     out_.line(fmt::format("typedef {} index;", expr_.index_type()));
     out_.line(fmt::format("static constexpr int tile_m = {0}, tile_n = {1}, warp_m = {0}, warp_n = {1}, k = {2};", t.m, t.n, t.k));
-    out_.line(fmt::format("static constexpr int teams = {}, stages = {}, buffers = {};", t.row_teams, t.stages, t.m / 64));
-    out_.line("static constexpr int part_width = 0, groups = teams;");
-    out_.line("static constexpr bool column_inputs = false;");
-    out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {};", rows.results.load.valid(),
-                          rows.a.prologue, is_constant(contract_.b)));
+    out_.line(fmt::format("static constexpr int teams = {}, stages = {}, buffers = {};", t.row_teams, t.stages, rows.buffers(t.m)));
+    out_.line("static constexpr int part_width = 0, row_values = 0, groups = teams;");
+    out_.line(fmt::format("static constexpr bool column_inputs = {}, boxed = {}, batched = false;", rows.boxed() && loads_by_column(kernel_), rows.boxed()));
+    out_.line("static constexpr int result_size = 2;");
+    out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {}, lines = {};", rows.results.load.valid(),
+                          rows.a.prologue, is_constant(contract_.b), rows.lines.has_value()));
+    if (rows.lines) print_lines(*rows.lines);
   }
   out_.blank();
   print_change_of_a();
   print_staged_results(contract_, rows.results);
   out_.blank();
   print_entry();
+}
+
+void TilesPrinter::print_lines(const WindowLines& x) {
+  const WindowAxis &h = x.window.h, &w = x.window.w;
+  out_.line(fmt::format("static constexpr int channels = {}, present = {}, taps = {}, dilation = {};", x.window.channels, x.window.present,
+                        h.taps, h.dilation));
+  out_.line(fmt::format("static constexpr int out_w = {}, out_h = {}, in_h = {}, step_h = {}, low_h = {};", w.outputs, h.outputs, h.extent,
+                        h.step, h.low));
+  out_.line(fmt::format("static constexpr int pixel = {}, line = {}, tile_lines = {};", w.step * w.stride, x.length,
+                        x.of_tile(schedule_.tile.m)));
+  out_.line(fmt::format("static constexpr i64 line_stride = {}, image_stride = {};", h.stride, x.window.image_stride));
 }
 
 void TilesPrinter::print_rows_call() {
@@ -120,9 +133,13 @@ void TilesPrinter::print_rows_call() {
   const auto pointer = [&](const OperandBox& box) {
     return fmt::format("args.{} + {}", identifier_of(kernel_.buffers[static_cast<size_t>(box.buffer)].name), expr_.operand(box.offset));
   };
-  out_.line(fmt::format("contraction_rows<Plan>({}, &map_0, PrologueA{}, {}, {}, Epilogue{{args}}, m_end, n_end, shared);",
-                        pointer(rows.a.box), rows.a.prologue ? "{args}" : "{}", pointer(rows.results.out),
-                        rows.results.load.valid() ? pointer(rows.results.in) : "nullptr"));
+  const bool in = rows.results.load.valid();
+  const std::string way =
+      rows.boxed() ? fmt::format("BoxedResults<Plan>{{&map_1, {}}}", in ? "&map_2" : "nullptr")
+                   : fmt::format("RowsOfResults<Plan, Epilogue::StagedOutput, Epilogue::StagedInput>{{{}, {}}}", pointer(rows.results.out),
+                                 in ? pointer(rows.results.in) : "nullptr");
+  out_.line(fmt::format("contraction_rows<Plan>({}, &map_0, PrologueA{}, {}, Epilogue{{args}}, m_end, n_end, shared);",
+                        pointer(rows.a.box), rows.a.prologue ? "{args}" : "{}", way));
   out_.close();
 }
 

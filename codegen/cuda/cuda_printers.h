@@ -186,7 +186,7 @@ class FunctorPrinter : public CudaPrinter {
   /// The epilogue's names for the values of its row stand for the given text of each.
   void bind_row_values(const Contract& contract, const std::function<std::string(size_t)>& text);
   /// "add(stored, sums)" and "store_sums(batch, m, n, sums) const" (prelude/row_parts.cuh).
-  void print_part_sums(const Contract& contract, const std::function<void(const Body&)>& split);
+  void print_part_sums(const RowParts& parts, const std::vector<const char*>& row, const char* column, const std::function<void(const Body&)>& split);
   /// Of `width` neighbours: acc[v] becomes `value`, an expression over `acc`.
   void change_results(const Axis& axis, const Expr& base, int width, const Expr& acc, const Expr& value);
   /// "combine(x, y)"
@@ -277,6 +277,7 @@ class WindowPrinter : public ProductPrinter {
   void print_results(FunctorPrinter& f, bool of_line, const Expr& acc, const Body& results);
   void print_epilogue();
   void print_line();
+  void print_parts_of_channels();
 
   WindowForm form_;
 };
@@ -302,6 +303,7 @@ class TilesPrinter : public ProductPrinter {
   void print_change_of_a();
   // rows as they lie in memory
   void print_product_of_rows();
+  void print_lines(const WindowLines& lines);
   void print_rows_call();
   void print_window();
   const char* acc_type() const { return c_type(contract_.acc.type()); }

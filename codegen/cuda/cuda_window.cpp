@@ -23,11 +23,16 @@ void WindowPrinter::print() {
   print_epilogue();
   out_.blank();
   if (form_.line) print_line();
+  if (form_.parts.width > 0) print_parts_of_channels();
   out_.splice(signature() + " {");
   out_.open_silently();
   bind_args_of_entry();
   print_extent(form_.outer, "outers");
-  out_.line(fmt::format("window<Plan>(Window{{args}}, Epilogue{{args}}, {}outers);", form_.line ? "Line{args}, " : ""));
+  out_.line(fmt::format("{}<Plan>(Window{{args}}, Epilogue{{args}}, {}outers);",
+                        form_.parts.width > 0 ? "window_with_parts" : "window",
+                        form_.line              ? "Line{args}, "
+                        : form_.parts.width > 0 ? "ChannelParts{args}, "
+                                                : ""));
   out_.close();
 }
 
@@ -39,7 +44,8 @@ void WindowPrinter::print_plan() {
                         schedule_.tile.m, schedule_.tile.n, schedule_.threads));
   out_.line(fmt::format("static constexpr int taps_y = {}, step_y = {}, out_y = {};", y.taps, y.step, y.outputs));
   out_.line(fmt::format("static constexpr int taps_x = {}, step_x = {}, out_x = {};", x.taps, x.step, x.outputs));
-  out_.line(fmt::format("static constexpr int channels = {}, groups = {};", *form_.channels.extent.as_int(), schedule_.tile.k));
+  out_.line(fmt::format("static constexpr int channels = {}, groups = {}, weights_at = {};",
+                        *form_.channels.extent.as_int(), schedule_.tile.k, window_shared(form_, schedule_).weights_at));
 }
 
 /// A function of the functor whose result is `value` for `vector` neighbouring channels, or a truth value.
@@ -115,8 +121,9 @@ void WindowPrinter::print_call(FunctorPrinter& f, const char* name, bool of_line
                                const std::function<void(const Expr&)>& print) {
   const char* index = expr_.index_type();
   const Expr base = Expr::index(form_.channels.var.name() + "0", form_.channels.extent);
-  auto call = f.writer().block(fmt::format("INGOT_DEV void {0}({1} outer, {1} y, {2}{1} c, float (&acc)[{3}]) const", name, index,
-                                           of_line ? std::string() : fmt::format("{} x, ", index), schedule_.vector));
+  auto call =
+      f.writer().block(fmt::format("INGOT_DEV void {0}({1} outer, {1} y, {2}{1} c, float (&acc)[{3}]) const", name,
+                                   index, of_line ? std::string() : fmt::format("{} x, ", index), schedule_.vector));
   f.bind_args();
   f.split(form_.outer, "outer", uses);
   if (form_.y.out) f.bind_index_text(form_.y.out->var, "y");
@@ -130,7 +137,8 @@ void WindowPrinter::print_results(FunctorPrinter& f, bool of_line, const Expr& a
   Contract c;
   c.acc = acc;
   c.epilogue = results;
-  print_call(f, "operator()", of_line, results, [&](const Expr& base) { f.vectorise_epilogue(form_.channels, base, schedule_.vector, c, {}); });
+  print_call(f, "operator()", of_line, results,
+             [&](const Expr& base) { f.vectorise_epilogue(form_.channels, base, schedule_.vector, c, {}); });
 }
 
 void WindowPrinter::print_epilogue() {
@@ -154,6 +162,28 @@ void WindowPrinter::print_line() {
       f.change_results(form_.channels, base, schedule_.vector, form_.reduce.result, line.value);
     });
     print_results(f, true, line.reduce.result, line.epilogue);
+  }
+  splice(f);
+  out_.blank();
+}
+
+void WindowPrinter::print_parts_of_channels() {
+  FunctorPrinter f(kernel_, schedule_, expr_.i32());
+  {
+    auto type = f.writer().type_block("struct ChannelParts");
+    f.writer().line("Args args;");
+    f.writer().line(fmt::format("static constexpr int kLanes = {};", form_.parts.width / schedule_.vector));
+    FunctorPrinter value(kernel_, schedule_, expr_.i32()), sums(kernel_, schedule_, expr_.i32());
+    print_call(value, "value", false, as_body(form_.stored), [&](const Expr& base) {
+      value.change_results(form_.channels, base, schedule_.vector, form_.reduce.result, form_.stored);
+    });
+    f.writer().splice(value.text());
+    sums.print_part_sums(form_.parts, {"outer", "y", "x"}, "c", [&](const Body& uses) {
+      sums.split(form_.outer, "outer", uses);
+      if (form_.y.out) sums.bind_index_text(form_.y.out->var, "y");
+      sums.bind_index_text(form_.x.out->var, "x");
+    });
+    f.writer().splice(sums.text());
   }
   splice(f);
   out_.blank();

@@ -46,7 +46,7 @@ struct MmaProblem {
   int staged_size = 2;  // bytes of a result that leaves by TMA
   bool split = false;  // f32 with its accuracy: three tf32 products for each
   bool settles = false;  // f8: the sums of a step are added up apart (prelude/mma_operand.cuh: sums_settle)
-  bool rows = false;        // rows can arrive and leave as they lie in memory
+  std::optional<ProductOfRows> rows;  // rows can arrive and leave as they lie in memory
   bool a_changes = false;   // A is computed from what arrives, in registers
   bool half_steps =
       false;  // boxes of 64 bytes of k: no more of them than of 128 bytes, or no more than half a one more
@@ -68,7 +68,7 @@ double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, co
 
 /// Tiles of a product of rows (product_of_rows.cpp), complete, with what they need of shared memory, and their cycles.
 std::vector<MmaTile> rows_tiles(const MmaProblem& problem, const MmaMachine& machine);
-int rows_shared_bytes(const MmaTile& tile);
+int rows_shared_bytes(const MmaTile& tile, const ProductOfRows& rows);
 double rows_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile);
 
 /// Shared memory: of one stage, and of the tile of results.

@@ -69,15 +69,6 @@ struct StagedResults {
   OperandBox in;
 };
 std::optional<StagedResults> staged_results(const Kernel& kernel);
-/// A product with few columns and a short k, whose rows can arrive and leave as they lie in memory
-/// (prelude/contraction_rows.cuh).
-struct ProductOfRows {
-  ArrivingRows a;
-  OperandBox b;
-  StagedResults results;
-  int64_t n = 0, k = 0;
-};
-std::optional<ProductOfRows> product_of_rows(const Kernel& kernel, DType element);
 /// An operand of attention that TMA can read: rows of neighbouring elements at a fixed distance, which begin where the batch
 /// index says, at a multiple of 16 bytes.
 struct OperandRows {
@@ -108,6 +99,33 @@ struct OperandWindow {
 std::optional<OperandWindow> operand_window(const Kernel& kernel, DType element);
 /// The weights of a window: channels, then taps, then columns of the product.
 std::optional<OperandBox> window_weights(const Kernel& kernel, DType element);
+/// A window whose pixels overlap along the lines of the image (a stem's, of few channels): the lines come to shared memory once, and
+/// rows of A are read from there (prelude/row_source.cuh).
+struct WindowLines {
+  OperandWindow window;
+  int64_t length = 0;  // elements of a line
+  int64_t pixels() const { return window.h.outputs * window.w.outputs; }
+  /// Lines of the image under `rows` pixels of the output that begin at a multiple of `rows` pixels.
+  int64_t of_tile(int64_t rows) const;
+};
+std::optional<WindowLines> window_lines(const Kernel& kernel, DType element);
+/// A product with few columns and a short k, whose rows can arrive and leave as they lie in memory
+/// (prelude/contraction_rows.cuh).
+struct ProductOfRows {
+  ArrivingRows a;  // with lines, only where they begin
+  OperandBox b;
+  StagedResults results;
+  int64_t n = 0, k = 0;
+  std::optional<WindowLines> lines = {};
+  /// Results leave as boxes of 64 columns by 16 rows: whole ones, of one image.
+  bool boxed() const { return n % 64 == 0 && (!lines || lines->pixels() % 16 == 0); }
+  int buffers(int rows) const { return rows / 64 * (boxed() ? static_cast<int>(n) / 64 : 1); }  // of a warp
+  /// Of A in shared memory.
+  int64_t bytes_of_tile(int64_t rows) const { return 2 * (lines ? lines->of_tile(rows) * lines->length : rows * k); }
+  /// Tiles of so many rows.
+  Expr tiles(const Expr& m, int64_t rows) const;
+};
+std::optional<ProductOfRows> product_of_rows(const Kernel& kernel, DType element);
 /// The distance between neighbours when the axes are one, 0 where there is one element only; nullopt when they are not one.
 std::optional<Expr> common_stride(const Expr& index, const std::vector<Axis>& axes);
 /// The index with zeros for the axes.

@@ -156,24 +156,30 @@ static std::vector<BoxMap> operand_maps(const Kernel& kernel, const Schedule& s,
   return {of_a, plain_map(b, map, b.along_k ? step : row, b.along_k ? s.tile.n : step, 1)};
 }
 
+/// Of the results, and of what comes into their place.
+static void add_result_maps(const Kernel& kernel, const StagedResults& staged, std::vector<BoxMap>& maps) {
+  const auto add = [&](const OperandBox& box) {
+    const DType type = kernel.buffers[static_cast<size_t>(box.buffer)].type;
+    const DType map = type == DType::F32 ? DType::I32 : map_type(type);  // not rounded on their way
+    maps.push_back(plain_map(box, map, staged_columns(staged.size), 16, 1));
+  };
+  add(staged.out);
+  if (staged.load.valid()) add(staged.in);
+}
+
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& s) {
   if (!s.tile.boxes) return {};
   if (s.tile.row_teams > 0) {
     const DType element = element_of(s.unit);
-    return {plain_map(product_of_rows(kernel, element)->b, element, 128 / static_cast<int64_t>(size_of(element)),
-                      s.tile.n, 1)};
+    const ProductOfRows rows = *product_of_rows(kernel, element);
+    std::vector<BoxMap> maps{plain_map(rows.b, element, 128 / static_cast<int64_t>(size_of(element)), s.tile.n, 1)};
+    if (rows.boxed()) add_result_maps(kernel, rows.results, maps);
+    return maps;
   }
   if (kernel.attend()) return attention_maps(kernel, s);
   const TileDetails d = tile_details(kernel, s);
   std::vector<BoxMap> maps = operand_maps(kernel, s, d);
-  if (!d.staged) return maps;
-  const auto add = [&](const OperandBox& box) {
-    const DType type = kernel.buffers[static_cast<size_t>(box.buffer)].type;
-    const DType map = type == DType::F32 ? DType::I32 : map_type(type);  // not rounded on their way
-    maps.push_back(plain_map(box, map, staged_columns(d.staged->size), 16, 1));
-  };
-  add(d.staged->out);
-  if (d.staged->load.valid()) add(d.staged->in);
+  if (d.staged) add_result_maps(kernel, *d.staged, maps);
   return maps;
 }
 

@@ -259,7 +259,7 @@ static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
 std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   if (kernel.contract()) return plan_tiles(kernel, target);
   if (kernel.attend()) return plan_attention(kernel, target);
-  if (has_lines(kernel)) return {plan_points(kernel, target)};  // no form of windows: a thread has a line
+  if (combines_windows(kernel)) return {plan_points(kernel, target)};  // no form of windows: a thread has all that is combined
   if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(kernel, work, target);
   return {plan_loops(kernel, target)};
 }
@@ -304,13 +304,13 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   }
   if (s.kind == Schedule::Kind::Window) {
     const Expr results = window_results(kernel);
+    launch.shared_bytes = window_shared(*window_form(kernel), s).bytes;
     const int64_t of_thread = int64_t{s.vector} * s.tile.m * s.tile.n;
     if (s.tile.k > 0) {
       const auto w = window_form(kernel);
       const int64_t across = w->x.outputs / s.tile.n, lanes = s.threads / s.tile.k, parts = *w->channels.extent.as_int() / s.vector / s.tile.k;
       const Expr strips = total_of(w->outer) * (w->y.outputs / s.tile.m);
       launch.grid[0] = in_form(ceil_div(strips, Expr(lanes / across)) * parts, s, results);
-      launch.shared_bytes = across > 1 ? s.threads * s.tile.m * s.vector * 4 : 0;
       return launch;
     }
     launch.grid[0] = in_form(ceil_div(results, Expr(of_thread * s.threads)), s, results);
@@ -348,7 +348,8 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   const Expr m = total_of(c.m), n = total_of(c.n), batches = total_of(c.batch);
   launch.grid[2] = simplify(min(batches, Expr(65535)));
   if (!d.skinny && s.unit != MultiplyUnit::Simt) {
-    const Expr tiles = ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c)))) * ceil_div(n, Expr(s.tile.n));
+    const Expr of_rows = d.rows ? d.rows->tiles(m, s.tile.m) : ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c))));
+    const Expr tiles = of_rows * ceil_div(n, Expr(s.tile.n));
     launch.grid[0] = !s.tile.boxes ? tiles * s.cluster_k : s.cluster_k > 1 ? tiles * batches * s.cluster_k : min(tiles * batches, Expr(s.most_blocks));
     if (s.tile.boxes) launch.grid[2] = 1;
     launch.grid[0] = in_form(launch.grid[0], s, m * n * batches);

@@ -182,7 +182,7 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
     d.rows = product_of_rows(kernel, element);
     d.staged = d.rows->results;
     if (d.rows->a.prologue) d.a_load = d.rows->a.load;
-    d.shared_bytes = rows_shared_bytes(t);
+    d.shared_bytes = rows_shared_bytes(t, *d.rows);
     return;
   }
   if (t.boxes) {
@@ -359,10 +359,8 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
     p.staged_size = staged->size;
   }
   if (p.boxes && load_to_change(kernel, element_of(s.unit)).valid()) p.a_changes = true;
-  if (const auto rows = product_of_rows(kernel, element_of(s.unit))) {
-    p.rows = true;
-    p.a_changes = rows->a.prologue;
-  }
+  p.rows = product_of_rows(kernel, element_of(s.unit));
+  if (p.rows) p.a_changes = p.rows->a.prologue;
   const auto window = p.boxes ? operand_window(kernel, element_of(s.unit)) : std::nullopt;
   const int64_t depth = window ? window->channels : total_of(c.k).as_int().value_or(0);
   // Rows of 64 bytes take TMA as long as rows of 128, and those of 128 that end inside three times as long.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/window_form.h"
@@ -14,10 +15,12 @@ namespace ingot {
 namespace {
 
 constexpr int kThreads = 128, kMostThreads = 512;
-constexpr int kSector = 32;              // bytes that memory brings at a time
-constexpr double kLineSync = 400;        // cycles of the barrier and of the sums behind it
+constexpr int kSector = 32;  // bytes that memory brings at a time
+constexpr double kLineSync = 400;  // cycles of the barrier and of the sums behind it
 constexpr int64_t kFew = 1, kMany = 64;  // of a dimension that only a call knows
 constexpr int kRegisters = 240;
+constexpr int64_t kManyTaps = 49;  // of a window whose weights take too many registers
+constexpr double kSumWork = 12;  // instructions that add up a result's part of a sum with those of other lanes
 constexpr int64_t kMostSums = 2800;  // of a thread: all are unrolled, and ptxas takes its time
 constexpr int64_t kMostTurns = 12000;  // of the loops that are unrolled for them: from 16,000 on NVRTC gives up
 constexpr double kLoad = 6;  // instructions that an access takes the time of
@@ -26,7 +29,7 @@ constexpr int kSides[] = {1, 2, 3, 4, 5, 7, 8};
 int64_t rows_read(const WindowSide& s, int outputs) { return (outputs - 1) * s.step + s.taps; }
 
 /// Registers of a thread: sums, weights as they are stored, two rows of input, and what the rest takes.
-int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns) {
+int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, int columns, bool shared_weights) {
   const auto size = [&](const Expr& load) {
     return static_cast<int>(size_of(kernel.buffers[static_cast<size_t>(load.buffer())].type));
   };
@@ -37,7 +40,10 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
   const int live =
       std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
   const int taps = static_cast<int>(w.y.taps * w.x.taps);
-  return live * columns * vector + weights + 2 * across * words + 36 + (w.line ? vector + 16 : 0) +
+  const int behind = 36 + (w.line ? vector + 16 : 0) + columns * static_cast<int>(w.parts.sums.size());
+  if (shared_weights)  // a line of them, and one of converted inputs
+    return live * columns * vector + static_cast<int>(w.x.taps) * vector + across * (words + vector) + behind;
+  return live * columns * vector + weights + 2 * across * words + behind +
          (taps > 9 ? 2 * taps : 0);  // ptxas moves loads up
 }
 
@@ -49,14 +55,16 @@ struct BlockSize {
 /// as many strips as fill a block.
 BlockSize block_size(const Kernel& kernel, const WindowForm& w, int vector, int columns) {
   if (!w.line) return {};
-  const int across = static_cast<int>(w.x.outputs) / columns, all = static_cast<int>(*w.channels.extent.as_int()) / vector;
+  const int across = static_cast<int>(w.x.outputs) / columns,
+            all = static_cast<int>(*w.channels.extent.as_int()) / vector;
   const int bytes = vector * static_cast<int>(size_of(kernel.buffers[static_cast<size_t>(w.input.buffer())].type));
   BlockSize best;
   bool whole = false;  // sectors
   for (int groups = 1; groups * across <= kMostThreads && groups <= all; ++groups) {
     if (all % groups != 0) continue;
     const bool fills = groups * bytes % kSector == 0 || groups == all;
-    if (best.groups == 0 || (groups * across <= kThreads ? fills || !whole : fills && !whole)) best.groups = groups, whole = fills;
+    if (best.groups == 0 || (groups * across <= kThreads ? fills || !whole : fills && !whole))
+      best.groups = groups, whole = fills;
   }
   best.threads = best.groups * across * std::max(1, kThreads / std::max(1, best.groups * across));
   return best;
@@ -74,7 +82,7 @@ bool loads_vectors(const WindowForm& w, int vector) {
 }
 
 /// `blocks`: of an SM, that registers must suffice for.
-Schedule window_schedule(int vector, int rows, int columns, int blocks, const BlockSize& size) {
+Schedule window_schedule(int vector, int rows, int columns, int blocks, const BlockSize& size, bool shared_weights) {
   Schedule s;
   s.kind = Schedule::Kind::Window;
   s.threads = size.threads;
@@ -83,17 +91,21 @@ Schedule window_schedule(int vector, int rows, int columns, int blocks, const Bl
   s.tile.n = columns;
   s.tile.k = size.groups;
   s.tile.stages = blocks;
+  s.shared_weights = shared_weights;
   return s;
 }
 
-/// INGOT_TILE=4x7/2b3: rows, columns, channels and blocks of an SM, for measurements; 0x0: no kernel of its own.
+/// INGOT_TILE=4x7/2b3: rows, columns, channels and blocks of an SM ("s" behind it: weights in shared memory), for measurements; 0x0: no
+/// kernel of its own.
 std::optional<Schedule> forced_window(const Kernel& kernel, const WindowForm& w) {
   const char* text = std::getenv("INGOT_TILE");
   int rows = 0, columns = 0, vector = 2, blocks = 2;
   if (!text || std::sscanf(text, "%dx%d/%db%d", &rows, &columns, &vector, &blocks) != 4) return std::nullopt;
   const auto divides = [](int part, int64_t all) { return part > 0 && all % part == 0; };
-  if (!divides(rows, w.y.outputs) || !divides(columns, w.x.outputs) || !divides(vector, *w.channels.extent.as_int())) return Schedule{};
-  return window_schedule(vector, rows, columns, blocks, block_size(kernel, w, vector, columns));
+  if (!divides(rows, w.y.outputs) || !divides(columns, w.x.outputs) || !divides(vector, *w.channels.extent.as_int()))
+    return Schedule{};
+  return window_schedule(vector, rows, columns, blocks, block_size(kernel, w, vector, columns),
+                         std::string_view(text).ends_with("s") && w.weight.valid());
 }
 
 /// Cycles of the busiest SM.
@@ -102,11 +114,12 @@ double cycles_of(const WindowForm& w, const TargetTraits& target, const Schedule
   const double taps = static_cast<double>(w.y.taps * w.x.taps), results = rows * columns;
   const double down = static_cast<double>(rows_read(w.y, rows)), across = static_cast<double>(rows_read(w.x, columns));
   double work = w.line ? 1 : 0;
+  if (w.parts.width > 0) work += kSumWork * static_cast<double>(w.parts.sums.size()) / vector;
   for (const Stmt& e : w.epilogue) {
     if (auto* l = e.as<Let>()) work += static_cast<double>(count_flops(l->value));
     if (auto* st = e.as<Store>()) work += static_cast<double>(count_flops(st->value));
   }
-  const double convert = w.weight.valid() ? rows * taps * vector / 2 : 0;
+  const double convert = !w.weight.valid() ? 0 : s.shared_weights ? rows * taps : rows * taps * vector / 2;
   const double weights = w.weight.valid() ? taps * kLoad : 0;
   const double instructions = taps * results * vector + down * across * (vector + kLoad) + convert + weights +
                               results * (vector * (work + 1) + kLoad) + 60;
@@ -129,6 +142,12 @@ int64_t outer_at(const WindowForm& w, int64_t dim) {
   return n;
 }
 
+/// Neighbouring lanes of a warp have a part between them.
+bool shares_parts(int width, int vector) {
+  const int lanes = width / vector;
+  return width % vector == 0 && lanes <= 32 && (lanes & (lanes - 1)) == 0;
+}
+
 std::vector<RankedPlan> plans_of(const Kernel& kernel, const WindowForm& w, const TargetTraits& target, int64_t outer,
                                  int widest) {
   std::vector<RankedPlan> plans;
@@ -136,15 +155,21 @@ std::vector<RankedPlan> plans_of(const Kernel& kernel, const WindowForm& w, cons
     for (int rows : kSides) {
       for (int columns : kSides) {
         if (w.y.outputs % rows != 0 || w.x.outputs % columns != 0) continue;
-        if (registers(kernel, w, vector, rows, columns) > kRegisters) continue;
         if (w.y.taps * w.x.taps * rows * columns * vector > kMostSums) continue;
         if (rows_read(w.y, rows) * rows_read(w.x, columns) * w.x.taps * rows * vector > kMostTurns) continue;
         const BlockSize size = block_size(kernel, w, vector, columns);
         if (w.line && size.groups == 0) continue;
-        const int blocks = std::clamp(65536 / (registers(kernel, w, vector, rows, columns) * size.threads), 0, 8 * kThreads / std::min(size.threads, kThreads));
-        if (blocks == 0) continue;
-        const Schedule s = window_schedule(vector, rows, columns, std::min(blocks, 8), size);
-        plans.push_back({s, cycles_of(w, target, s, outer)});
+        if (w.parts.width > 0 && !shares_parts(w.parts.width, vector)) continue;
+        for (const bool shared : {false, true}) {
+          if (shared && (!w.weight.valid() || w.y.taps * w.x.taps < kManyTaps)) continue;
+          const int used = registers(kernel, w, vector, rows, columns, shared);
+          Schedule s = window_schedule(vector, rows, columns, 1, size, shared);
+          int blocks = std::clamp(65536 / (used * size.threads), 0, 8 * kThreads / std::min(size.threads, kThreads));
+          if (shared) blocks = std::min(blocks, target.shared_bytes / (window_shared(w, s).bytes + 1024));
+          if (used > kRegisters || blocks == 0) continue;
+          s.tile.stages = std::min(blocks, 8);
+          plans.push_back({s, cycles_of(w, target, s, outer)});
+        }
       }
     }
   }
@@ -184,7 +209,9 @@ std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& targ
   const int widest = w ? widest_channels(kernel, *w) : 0;
   if (widest == 0) return {};
   if (const auto forced = forced_window(kernel, *w)) {
-    const bool fits = forced->kind == Schedule::Kind::Window && forced->vector <= widest && (!w->line || forced->tile.k > 0);
+    const bool fits = forced->kind == Schedule::Kind::Window && forced->vector <= widest &&
+                      (!w->line || forced->tile.k > 0) &&
+                      (w->parts.width == 0 || shares_parts(w->parts.width, forced->vector));
     return fits ? std::vector<Schedule>{*forced} : std::vector<Schedule>{};
   }
   const Schedule few = best_of(kernel, *w, target, outer_at(*w, kFew), widest),

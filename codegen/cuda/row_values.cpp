@@ -62,28 +62,30 @@ void FunctorPrinter::bind_row_values(const Contract& contract, const std::functi
   for (size_t i = 0; i < contract.rows.size(); ++i) expr_.bind(contract.rows[i].as<Let>()->var, text(i), false);
 }
 
-void FunctorPrinter::print_part_sums(const Contract& contract, const std::function<void(const Body&)>& split) {
-  const size_t count = contract.parts.sums.size();
+void FunctorPrinter::print_part_sums(const RowParts& parts, const std::vector<const char*>& row, const char* column,
+                                     const std::function<void(const Body&)>& split) {
+  const size_t count = parts.sums.size();
   const char* index = expr_.index_type();
   out_.line(fmt::format("static constexpr int kSums = {};", count));
   {
     auto call = out_.block(
-        fmt::format("static INGOT_DEV void add(float {}, float (&sums)[{}])", contract.parts.stored.name(), count));
-    expr_.bind(contract.parts.stored, contract.parts.stored.name(), false);
+        fmt::format("static INGOT_DEV void add(float {}, float (&sums)[{}])", parts.stored.name(), count));
+    expr_.bind(parts.stored, parts.stored.name(), false);
     for (size_t i = 0; i < count; ++i)
-      out_.line(fmt::format("sums[{}] += {};", i, expr_.value(contract.parts.sums[i].value)));
+      out_.line(fmt::format("sums[{}] += {};", i, expr_.value(parts.sums[i].value)));
   }
-  auto call = out_.block(
-      fmt::format("INGOT_DEV void store_sums({0} batch, {0} m, {0} n, const float (&sums)[{1}]) const", index, count));
+  std::string place;
+  for (const char* name : row) place += fmt::format("{} {}, ", index, name);
+  auto call = out_.block(fmt::format("INGOT_DEV void store_sums({}{} {}, const float (&sums)[{}]) const", place, index, column, count));
   bind_args();
   Body uses;
-  for (const Store& sum : contract.parts.sums) uses.push_back({Let{Expr::local("at", DType::I64), sum.index}});
+  for (const Store& sum : parts.sums) uses.push_back({Let{Expr::local("at", DType::I64), sum.index}});
   split(uses);
-  out_.line(fmt::format("const {} part = n / {};", index, contract.parts.width));
-  expr_.bind(contract.parts.part.var, "part", expr_.i32());
+  out_.line(fmt::format("const {} part = {} / {};", index, column, parts.width));
+  expr_.bind(parts.part.var, "part", expr_.i32());
   for (size_t i = 0; i < count; ++i)
     out_.line(fmt::format("{} = sums[{}];",
-                          element(contract.parts.sums[i].buffer, expr_.value(contract.parts.sums[i].index)), i));
+                          element(parts.sums[i].buffer, expr_.value(parts.sums[i].index)), i));
 }
 
 /// A function of (batch, m), its body between `first` and `last`.
@@ -122,7 +124,7 @@ void ProductPrinter::print_rows_in_shared(const Contract& contract) {
 void ProductPrinter::print_parts(const Contract& contract) {
   if (contract.parts.width == 0) return;
   FunctorPrinter f(kernel_, schedule_, expr_.i32());
-  f.print_part_sums(contract, [&](const Body& uses) {
+  f.print_part_sums(contract.parts, {"batch", "m"}, "n", [&](const Body& uses) {
     f.split(contract.batch, "batch", uses);
     f.split(contract.m, "m", uses);
   });

@@ -58,7 +58,7 @@ size_t form_for(const std::vector<Schedule>& forms, int64_t results, bool few) {
 bool same_plan(const Schedule& a, const Schedule& b) {
   const auto numbers = [](const Schedule& s) {
     return std::tuple(s.kind, s.threads, s.vector, s.points_per_thread, s.rows_per_block, s.tile_m, s.tile_n, s.tile_k,
-                      s.thread_m, s.thread_n, s.stages, s.split_k, s.unit, s.cluster_k, s.most_blocks);
+                      s.thread_m, s.thread_n, s.stages, s.split_k, s.unit, s.cluster_k, s.most_blocks, s.shared_weights);
   };
   return numbers(a) == numbers(b) && a.tile == b.tile;
 }

@@ -6,15 +6,24 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/plan_cuda.h"
+#include "codegen/cuda/window_form.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
+
+Expr at(const Expr& e, const Bindings& bindings) {
+  return rewrite(substitute(e, bindings), [](const Expr& x) {
+    if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
+    return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
+  });
+}
+
 namespace {
 
 constexpr int64_t kMaxTaps = 64, kMaxTerms = 200;  // of one window; of all windows of a thread
-constexpr int64_t kLeastThreads = 512;             // that an image should keep busy
-constexpr int64_t kParts[] = {4, 7, 2, 5, 3};      // outputs of a thread, by preference
+constexpr int64_t kLeastThreads = 512;  // that an image should keep busy
+constexpr int64_t kParts[] = {4, 7, 2, 5, 3};  // outputs of a thread, by preference
 
 /// The only reduction of the kernel, when all else computes with its result.
 const Reduce* only_window(const Kernel& kernel) {
@@ -59,13 +68,6 @@ int64_t parts_of(const Kernel& kernel, const Reduce& window) {
   return 1;
 }
 
-Expr at(const Expr& e, const Bindings& bindings) {
-  return rewrite(substitute(e, bindings), [](const Expr& x) {
-    if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
-    return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
-  });
-}
-
 class Unroller {
  public:
   Unroller(const Kernel& kernel, const Reduce& window, int64_t parts)
@@ -93,7 +95,8 @@ class Unroller {
     for (int64_t first = 0; first < taps_of(window_); first += across) {
       for (size_t j = 0; j < places_.size(); ++j) {
         Expr sum = first == 0 ? at(acc[j], places_[j]) : acc[j];
-        for (int64_t tap = first; tap < first + across; ++tap) sum = combine_pair(window_.combine, sum, value_at(j, tap));
+        for (int64_t tap = first; tap < first + across; ++tap)
+          sum = combine_pair(window_.combine, sum, value_at(j, tap));
         acc[j] = Expr::local(fmt::format("{}_{}_{}", window_.result.name(), j, first / across), window_.value.type());
         body.push_back({Let{acc[j], sum}});
       }

@@ -1,6 +1,7 @@
 #include "codegen/cuda/window_form.h"
 
 #include <algorithm>
+#include <map>
 
 #include "codegen/cuda/plan_cuda.h"
 #include "compiler/expr/simplify.h"
@@ -85,7 +86,8 @@ bool take_input(Expr value, WindowForm& form, Expr& guard) {
 }
 
 /// input * weight, either way round: the weight is a constant that no output's place matters to.
-bool take_factors(const Kernel& kernel, const std::vector<Axis>& results, const Expr& value, WindowForm& form, Expr& guard) {
+bool take_factors(const Kernel& kernel, const std::vector<Axis>& results, const Expr& value, WindowForm& form,
+                  Expr& guard) {
   if (value.op() != ExprOp::Mul) return take_input(value, form, guard);
   const auto is_weight = [&](const Expr& e) {
     if (e.op() != ExprOp::Load || !kernel.buffers[static_cast<size_t>(e.buffer())].is_constant) return false;
@@ -103,10 +105,12 @@ bool take_factors(const Kernel& kernel, const std::vector<Axis>& results, const 
 
 /// The parts of a kernel: what makes a result, all axes of the results, what follows, and what becomes of lines.
 struct Parts {
-  const Reduce* window = nullptr;
+  Reduce window;
   std::vector<Axis> results;
   Body epilogue;
-  std::optional<WindowLine> line;
+  std::optional<WindowLine> line = {};
+  RowParts parts = {};
+  Expr stored = {};
 };
 
 /// A scratch array of a line, a loop along it that fills it, and its reduction.
@@ -116,23 +120,84 @@ std::optional<Parts> parts_with_line(const Kernel& kernel) {
   const auto* scratch = b[0].as<Alloc>();
   const auto* loop = b[1].as<Loop>();
   const auto* r = b[2].as<Reduce>();
-  if (!scratch || !loop || !r || loop->axes.size() != 1 || r->axes.size() != 1 || loop->body.size() < 2) return std::nullopt;
+  if (!scratch || !loop || !r || loop->axes.size() != 1 || r->axes.size() != 1 || loop->body.size() < 2)
+    return std::nullopt;
   const Reduce* window = loop->body[0].as<Reduce>();
   const auto* last = loop->body.back().as<Store>();
-  const auto is_scratch = [&](int buffer, const Expr& index, const Axis& axis) { return buffer == scratch->buffer && index.same(axis.var); };
+  const auto is_scratch = [&](int buffer, const Expr& index, const Axis& axis) {
+    return buffer == scratch->buffer && index.same(axis.var);
+  };
   if (!window || !last || !is_scratch(last->buffer, last->index, loop->axes[0])) return std::nullopt;
   if (r->value.op() != ExprOp::Load || !is_scratch(r->value.buffer(), r->value.arg(0), r->axes[0])) return std::nullopt;
   if (r->combine != Combine::Sum && r->combine != Combine::Max && r->combine != Combine::Min) return std::nullopt;
   if (!r->init.same(identity_of(r->combine, r->value.type())) || r->value.type() != DType::F32) return std::nullopt;
-  Parts p{window, kernel.domain, Body(loop->body.begin() + 1, loop->body.end() - 1), WindowLine{*r, last->value, Body(b.begin() + 3, b.end())}};
+  Parts p{*window, kernel.domain, Body(loop->body.begin() + 1, loop->body.end() - 1),
+          WindowLine{*r, last->value, Body(b.begin() + 3, b.end())}};
   p.results.insert(p.results.end() - 1, loop->axes[0]);
   return p;
 }
+/// A scratch array of neighbouring channels, a loop over them that fills it, sums over it, and their stores. `whole`: those are all
+/// channels, and the domain has no axis of parts.
+std::optional<Parts> parts_with_sums(const Kernel& kernel, bool whole) {
+  const Body& b = kernel.body;
+  if (b.size() < 4 || kernel.domain.empty()) return std::nullopt;
+  const auto* scratch = b[0].as<Alloc>();
+  const auto* loop = b[1].as<Loop>();
+  if (!scratch || !loop || loop->axes.size() != 1 || loop->body.size() < 2) return std::nullopt;
+  const Axis &lane = loop->axes[0], part = whole ? Axis{Expr::index("part", 1), 1} : kernel.domain.back();
+  const auto width = lane.extent.as_int(), count = part.extent.as_int();
+  const Reduce* window = loop->body[0].as<Reduce>();
+  const auto* last = loop->body.back().as<Store>();
+  if (!window || !last || last->buffer != scratch->buffer || !last->index.same(lane.var) || !width || !count)
+    return std::nullopt;
+  const Expr channels = Expr(*width * *count), channel = Expr::index("channel", channels);
+  const Bindings lanes{{lane.var.name(), whole ? channel : channel - part.var * *width}};
+  bool apart = true;  // only what is summed up knows of parts
+  const auto over_channels = [&](const Expr& e) {
+    const Expr x = at(e, lanes);
+    apart &= !depends_on(x, part.var.name());
+    return x;
+  };
+  Parts p{*window, kernel.domain, {}};
+  if (!whole) p.results.pop_back();
+  p.results.push_back({channel, channels});
+  p.window.value = over_channels(window->value);
+  for (size_t i = 1; i + 1 < loop->body.size(); ++i) {
+    const auto* store = loop->body[i].as<Store>();
+    if (!store) return std::nullopt;
+    p.epilogue.push_back({Store{store->buffer, over_channels(store->index), over_channels(store->value)}});
+  }
+  p.stored = over_channels(last->value);
+  p.parts.width = static_cast<int>(*width);
+  p.parts.part = part;
+  p.parts.stored = Expr::local("stored", DType::F32);
+  std::map<std::string, Expr> sums;
+  for (size_t i = 2; i < b.size(); ++i) {
+    if (const auto* r = b[i].as<Reduce>()) {
+      if (r->combine != Combine::Sum || r->axes.size() != 1 || r->value.type() != DType::F32) return std::nullopt;
+      const Expr of_one = rewrite(r->value, [&](const Expr& x) {
+        return x.op() == ExprOp::Load && x.buffer() == scratch->buffer && x.arg(0).same(r->axes[0].var) ? p.parts.stored
+                                                                                                        : Expr();
+      });
+      apart &= !depends_on(of_one, r->axes[0].var.name());
+      sums[r->result.name()] = of_one;
+    } else if (const auto* store = b[i].as<Store>()) {
+      const auto sum = store->value.op() == ExprOp::Symbol ? sums.find(store->value.name()) : sums.end();
+      if (sum == sums.end()) return std::nullopt;
+      p.parts.sums.push_back({store->buffer, store->index, sum->second});
+    } else {
+      return std::nullopt;
+    }
+  }
+  return apart ? std::optional<Parts>(std::move(p)) : std::nullopt;
+}
 std::optional<Parts> parts_of(const Kernel& kernel) {
+  for (const bool whole : {false, true})
+    if (auto p = parts_with_sums(kernel, whole)) return p;
   if (auto p = parts_with_line(kernel)) return p;
   const Reduce* r = kernel.body.empty() ? nullptr : kernel.body[0].as<Reduce>();
   if (!r) return std::nullopt;
-  return Parts{r, kernel.domain, Body(kernel.body.begin() + 1, kernel.body.end()), std::nullopt};
+  return Parts{*r, kernel.domain, Body(kernel.body.begin() + 1, kernel.body.end())};
 }
 bool is_flat(const Body& body) {
   return std::all_of(body.begin(), body.end(), [](const Stmt& s) { return s.as<Let>() || s.as<Store>(); });
@@ -140,17 +205,28 @@ bool is_flat(const Body& body) {
 
 }  // namespace
 
-bool has_lines(const Kernel& kernel) { return parts_with_line(kernel).has_value(); }
+bool combines_windows(const Kernel& kernel) {
+  return parts_with_line(kernel) || parts_with_sums(kernel, false) || parts_with_sums(kernel, true);
+}
 
 Expr window_results(const Kernel& kernel) {
-  const auto p = parts_with_line(kernel);
+  const auto p = parts_of(kernel);
   return total_of(p ? p->results : kernel.domain);
+}
+
+WindowShared window_shared(const WindowForm& w, const Schedule& s) {
+  WindowShared shared;
+  if (w.line && w.x.outputs / s.tile.n > 1) shared.bytes = s.threads * s.tile.m * s.vector * 4;
+  if (!s.shared_weights) return shared;
+  shared.weights_at = shared.bytes;
+  shared.bytes += static_cast<int>(w.y.taps * w.x.taps) * s.threads * s.vector * 4;
+  return shared;
 }
 
 std::optional<WindowForm> window_form(const Kernel& kernel) {
   auto parts = parts_of(kernel);
   if (!parts || parts->results.size() < 2) return std::nullopt;
-  const Reduce* r = parts->window;
+  const Reduce* r = &parts->window;
   const std::vector<Axis>& results = parts->results;
   if (r->value.type() != DType::F32 || (r->combine != Combine::Sum && r->combine != Combine::Max)) return std::nullopt;
   if (!r->init.is_const() || r->init.float_value() != identity_of(r->combine, DType::F32).float_value())
@@ -159,6 +235,8 @@ std::optional<WindowForm> window_form(const Kernel& kernel) {
   form.reduce = *r;
   form.epilogue = std::move(parts->epilogue);
   form.line = std::move(parts->line);
+  form.parts = std::move(parts->parts);
+  form.stored = parts->stored;
   if (!is_flat(form.epilogue) || (form.line && !is_flat(form.line->epilogue))) return std::nullopt;
   Expr guard;
   std::vector<Axis> taps;
@@ -186,7 +264,8 @@ std::optional<WindowForm> window_form(const Kernel& kernel) {
     if (!taken) form.outer.push_back(a);
   }
   // Lines are those along x, where the windows slide in both directions.
-  if (form.line && (taps.size() != 2 || results[results.size() - 2].var.name() != form.x.out->var.name())) return std::nullopt;
+  if (form.line && (taps.size() != 2 || results[results.size() - 2].var.name() != form.x.out->var.name()))
+    return std::nullopt;
   std::vector<Expr> conditions;
   if (guard.valid()) conditions_of(guard, conditions);
   for (const Expr& c : conditions)

@@ -88,8 +88,9 @@ static std::string way_of(const Schedule& s) {
       return fmt::format("rows threads={} vector={} rows_per_block={}{}", s.threads, s.vector, s.rows_per_block,
                          s.cluster_k > 1 ? fmt::format(" blocks_per_row={}", s.cluster_k) : "");
     case Schedule::Kind::Window:
-      return fmt::format("window {} channels, {} rows and {} columns a thread, threads={}{}", s.vector, s.tile.m, s.tile.n, s.threads,
-                         s.tile.k > 0 ? fmt::format(" on whole lines of {} channels", s.tile.k * s.vector) : "");
+      return fmt::format("window {} channels, {} rows and {} columns a thread, threads={}{}{}", s.vector, s.tile.m, s.tile.n, s.threads,
+                         s.tile.k > 0 ? fmt::format(" on whole lines of {} channels", s.tile.k * s.vector) : "",
+                         s.shared_weights ? ", weights in shared memory" : "");
     case Schedule::Kind::Attention:
       return fmt::format("attention {} {} queries, {} keys at a time{}, stages={}, threads={}", name_of(s.unit), s.tile.m, s.tile.n,
                          s.tile.boxes ? " by boxes" : "", s.tile.stages, s.threads) +

@@ -141,6 +141,7 @@ struct Schedule {
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
   MmaTile tile;                  // tensor cores; attention: m queries and n keys at a time; windows: m rows and n columns of outputs of a thread, and
                                  // k vectors of channels of a block that has whole lines (0: blocks have whatever follows)
+  bool shared_weights = false;   // Window: each thread has its weights in shared memory, and not in registers
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
   // Tiles with extents known at run time only come in forms: this one is launched for [from, below) results (0: no limit).
   int64_t from = 0, below = 0;

@@ -6,7 +6,10 @@
 #include <catch2/catch.hpp>
 
 #include "tests/emulation/check_sample.h"
+#include "codegen/cuda/plan_cuda.h"
+#include "codegen/cuda/window_form.h"
 #include "tests/emulation/graph_samples.h"
+#include "tests/emulation/planted_fault.h"
 #include "tests/emulation/schedules.h"
 #include "tests/fused_graphs.h"
 
@@ -26,6 +29,18 @@ std::vector<Sample> row_samples(DType precision) {
   for (const testing::FusedGraph& g : testing::norm_graphs())
     for (Sample& sample : samples_of(g.name, g.text, precision))
       if (has_parts(sample) || has_rows(sample)) list.push_back(std::move(sample));
+  return list;
+}
+
+/// The windows whose results' channels are summed up by parts.
+std::vector<Sample> window_samples(DType precision) {
+  std::vector<Sample> list;
+  for (const testing::FusedGraph& g : testing::norm_graphs())
+    for (Sample& sample : samples_of(g.name, g.text, precision))
+      if (const auto form = window_form(sample.kernel); form && form->parts.width > 0) {
+        if (precision == DType::BF16) sample.tolerance = 8e-3;  // a sum in another order is rounded the other way
+        list.push_back(std::move(sample));
+      }
   return list;
 }
 
@@ -106,6 +121,39 @@ TEST_CASE("sums over parts of rows, and what needs them, in tiles of every kind"
     }
 }
 
+TEST_CASE("sums over parts of a window's channels, in every plan", "[emulated]") {
+  for (DType precision : {DType::F16, DType::BF16}) {
+    const auto samples = window_samples(precision);
+    REQUIRE(samples.size() == 2);
+    for (const Sample& sample : samples) {
+      const auto plans = rank_window(sample.kernel, cuda_traits(90), {});
+      REQUIRE(plans.size() > 2);
+      for (size_t i = precision == DType::BF16; i < plans.size(); i += 2) check_schedule(sample, plans[i].schedule);
+      Schedule alone;  // a thread for each part
+      alone.kind = Schedule::Kind::Points;
+      alone.threads = 64;
+      check_schedule(sample, alone);
+    }
+  }
+}
+
+TEST_CASE("faults in sums over parts of channels", "[emulated]") {
+  Sample sample = window_samples(DType::F16)[0];
+  sample.dims = {{"N", 2}};
+  const auto plans = rank_window(sample.kernel, cuda_traits(90), {});
+  const auto tall = std::find_if(plans.begin(), plans.end(), [](const RankedPlan& p) { return p.schedule.tile.m > 1 && p.schedule.tile.n > 1 && p.schedule.shared_weights; });
+  REQUIRE(tall != plans.end());
+  const Schedule schedule = tall->schedule;
+  const Fault faults[] = {
+      {"a lane is left out", kWindow, "for (int lanes = kShare / 2; lanes > 0", "for (int lanes = kShare / 2; lanes > 1", "wrong"},
+      {"halves go the wrong way", kWindow, "upper ? low : high", "upper ? high : low", "wrong"},
+      {"some columns are not stored", kWindow, "lane % kShare == 0", "lane % (kShare * 2) == 0", "wrong"},
+      {"weights of another tap", kWindow, "place(ty * Plan::taps_x + tx)", "place(tx * Plan::taps_x + tx)", "wrong"},
+      {"the sums of another row", kWindow, "parts.store_sums(at.outer, at.y + row", "parts.store_sums(at.outer, at.y", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(sample, fault, &schedule);
+}
+
 TEST_CASE("what the planner makes of them", "[emulated]") {
   for (Sample sample : row_samples(DType::F16))
     for (int64_t n : {1, 5}) {
@@ -118,6 +166,12 @@ TEST_CASE("what the planner makes of them", "[emulated]") {
         check_run(sample, form);
       }
     }
+}
+
+TEST_CASE("windows with sums of channels compile without spills", "[nvrtc]") {
+  if (no_nvrtc()) return;
+  for (const Sample& sample : window_samples(DType::F16))
+    check_compiles(sample, planned_or_first(sample, nullptr), {"sm_90a"});
 }
 
 TEST_CASE("products with sums of rows compile without spills", "[nvrtc]") {

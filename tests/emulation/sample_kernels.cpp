@@ -530,6 +530,29 @@ Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t fil
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
+Sample overlapping_windows(int64_t images, int64_t out_h, int64_t out_w, int64_t n, int64_t taps, int64_t step, int64_t pixel, int64_t channels,
+                           DType type) {
+  const int64_t whole = (channels + 15) / 16 * 16, low = -(taps / 2), h = (out_h - 1) * step + 1,
+                line = ((out_w - 1) * pixel + whole + 7) / 8 * 8;
+  const Expr image = index("image", images), ip = index("p", out_h), iq = index("q", out_w), io = index("o", n), r = index("r", taps),
+             c = index("c", whole), y = ip * step + r + low;
+  Kernel k = kernel("windows", {input("x", type, {images, h, line}), input("w", type, {n, taps, whole}), input("bias", type, {n}),
+                                output("out0", type, {images, out_h, out_w, n})}, {});
+  k.buffers[1].is_constant = k.buffers[2].is_constant = true;
+  Contract product;
+  product.m = {axis(image), axis(ip), axis(iq)};
+  product.n = {axis(io)};
+  product.k = {axis(r), axis(c)};
+  const Expr x = Expr::load(0, type, (image * h + y) * line + iq * pixel + c), inside = logical_and(ge(y, Expr(0)), lt(y, Expr(h)));
+  product.a = select(inside, channels < whole ? select(lt(c, channels), x, f32(0)) : x, f32(0));
+  product.b = Expr::load(1, type, (io * taps + r) * whole + c);
+  product.a_type = product.b_type = type;
+  product.acc = Expr::local("acc", DType::F32);
+  product.epilogue.push_back({Store{3, ((image * out_h + ip) * out_w + iq) * n + io, max(product.acc + Expr::load(2, type, io), f32(0))}});
+  k.body.push_back({product});
+  return {fmt::format("windows{}_s{}_{}x{}_{}of{}_{}", taps, step, out_h, out_w, channels, pixel, name_of(type)), k, {}, 2e-3};
+}
+
 Sample activated_matmul(int64_t m, int64_t n, int64_t kk, DType type, bool b_transposed) {
   const Expr im = index("i", m), in = index("j", n), ik = index("k", kk);
   Kernel k = kernel("mul_relu_matmul_add",
@@ -629,6 +652,8 @@ std::vector<Sample> all_samples() {
           depthwise_lines(1, 30, 56, 32, 3, 1, DType::F16, Combine::Sum),
           matmul(1, 70, 66, 37, false, false, DType::F32),
           matmul(2, 33, 72, 64, true, true, DType::F32),
+          overlapping_windows(3, 9, 19, 64, 7, 2, 8, 28, DType::F16),
+          overlapping_windows(2, 56, 56, 32, 3, 2, 8, 12, DType::BF16),
           nan_matmul(40, 36, 40),
           extreme_matmul(150, 72, 104),
           residual_matmul(1, 130, 72, 100, DType::F32),

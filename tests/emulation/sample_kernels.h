@@ -61,6 +61,10 @@ Sample largest_matmul(int64_t m, int64_t n, int64_t k);  // f32 that would be in
 Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType type);
 Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t filter, int64_t stride, bool nhwc,
             DType type = DType::F32, int64_t present = 0);  // channels from `present` on count as zeros; 0: none does
+/// relu of windows of h lines, of which `channels` elements count (in 16s), over images of lines of pixels of `pixel` elements each: the
+/// windows of neighbours overlap. As a stem of few channels is read.
+Sample overlapping_windows(int64_t images, int64_t out_h, int64_t out_w, int64_t n, int64_t taps, int64_t step, int64_t pixel, int64_t channels,
+                           DType type);
 /// x w + bias with rows known at run time only.
 Sample dynamic_matmul(int64_t rows, int64_t n, int64_t k, DType type);
 /// relu(x / 2 + 1/4) w + residual: the elements of an operand are computed.

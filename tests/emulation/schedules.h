@@ -48,4 +48,15 @@ inline Schedule shared_boxes(MultiplyUnit unit, int m, int n, int warp_m, int wa
   return s;
 }
 
+/// Rows as they lie in memory, by `teams` warpgroups; two blocks.
+inline Schedule rows_by(int teams, MultiplyUnit unit, int rows, int n, int k, int stages) {
+  Schedule s = groups(unit, rows * 64, n, rows * 64, n, 1, stages, false);
+  s.tile.boxes = true;
+  s.tile.k = k;
+  s.tile.row_teams = teams;
+  s.threads = s.tile.threads();
+  s.most_blocks = 2;
+  return s;
+}
+
 }  // namespace ingot::samples

@@ -115,6 +115,7 @@ class Generator {
   ValueId scores(ValueId q, ValueId k, double head);
   ValueId heads(ValueId x, const Expr& heads, const Expr& width);
   ValueId batch_norm(ValueId x);
+  ValueId window_rows();
   ValueId row_norm(ValueId x, int64_t axis);
   static const std::vector<std::pair<int, bool (Generator::*)()>>& steps();
   void choose_outputs();

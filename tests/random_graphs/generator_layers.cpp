@@ -146,20 +146,37 @@ bool Generator::perceptron() {
                   {{"axis", std::to_string(rank(x) - 1)}}));
 }
 
+/// Rows of pixels that a depthwise convolution computes from an image with channels last.
+ValueId Generator::window_rows() {
+  const Expr channels(32 * (1 + below(3)));
+  const ValueId x =
+      input(main_, {chance(0.5) ? pick_dim() : Expr(1 + below(2)), Expr(2 + below(3)), Expr(2 + below(4)), channels});
+  std::vector<int64_t> kernel;
+  FieldTexts attrs = window(transpose(x, {0, 3, 1, 2}), kernel, false);
+  attrs["groups"] = std::to_string(*channels.as_int());
+  ValueId y =
+      add("DepthwiseConv",
+          {transpose(x, {0, 3, 1, 2}), constant(main_, {channels, 1, Expr(kernel[0]), Expr(kernel[1])})}, attrs);
+  if (chance(0.6)) y = add("Add", {y, constant(main_, {channels, 1, 1})});
+  if (chance(0.4)) y = activation(y);
+  return y.valid() ? transpose(y, {0, 2, 3, 1}) : y;
+}
+
 /// A norm of rows between products whose k is whole steps: what passes/fold_norms.cpp makes no kernel of.
 bool Generator::normed_products() {
-  const ValueId start = value_of_rank(2, 3);
+  const bool of_window = chance(0.3);
+  const ValueId start = of_window ? window_rows() : value_of_rank(2, 3);
+  if (!start.valid() || !shape(start).back().as_int()) return false;
   const DType t = type(start).dtype;
-  if (!shape(start).back().as_int()) return false;
-  const Expr inner(64 * (1 + below(2))), width(64 * (1 + below(3)));
+  const Expr inner(64 * (1 + below(2))), width = of_window ? shape(start).back() : Expr(64 * (1 + below(3)));
   const auto product = [&](ValueId v, const Expr& n) {
     ValueId y = add("MatMul", {v, constant(t, {shape(v).back(), n})});
     return chance(0.6) ? add("Add", {y, constant(t, {n})}) : y;
   };
-  const ValueId before = activation(product(start, inner));
+  const ValueId before = of_window ? start : activation(product(start, inner));
   if (!before.valid()) return false;
-  ValueId x = product(before, width);
-  if (inner.same(width) && chance(0.6)) x = add("Add", {x, before});
+  ValueId x = of_window ? start : product(before, width);
+  if (!of_window && inner.same(width) && chance(0.6)) x = add("Add", {x, before});
   if (chance(0.3)) x = activation(x);
   if (chance(0.1)) keep(x);
   if (!x.valid()) return false;
@@ -169,7 +186,7 @@ bool Generator::normed_products() {
   bool any = false;
   for (int64_t i = 0, readers = 1 + below(2); i < readers; ++i) {
     const bool residual = chance(0.4);
-    ValueId z = product(y, residual ? width : Expr(pick(std::vector<int64_t>{8, 10, 64, 72})));
+    ValueId z = product(y, residual ? width : Expr(pick(std::vector<int64_t>{8, 10, 64, 72, 264})));
     if (chance(0.4)) z = activation(z);
     if (residual) z = add("Add", {z, y});
     any |= keep(z);

@@ -1,14 +1,17 @@
-// A matrix product with few columns and a short k, whose rows arrive and leave as they lie in memory (sm_90a): A is read once,
-// in long pieces without padding, and goes to the tensor cores through registers, where `Prologue` may change it on the way (a
+// A matrix product with few columns and a short k, whose rows arrive and leave as they lie in memory (sm_90a): A is read
+// in long pieces without padding (row_source.cuh), and goes to the tensor cores through registers, where `Prologue` may change it on the way (a
 // gate); the weights stay in shared memory. Each warpgroup is a team that goes on from tile to tile by itself. Of the plan:
 //   tile_m, tile_n     rows of a tile (64 for each row of acc); all columns
 //   k                  all of it, a multiple of 8
 //   teams, stages      warpgroups, and the tiles of A that each has room for
-//   buffers, staged_input   staged_results.cuh: a piece for each 64 rows
+//   buffers, staged_input   staged_results.cuh: a piece for each 64 rows, and where `boxed`, for 64 columns of them
+//   boxed              results leave as boxes of 64 columns, else in whole rows
 //   prologue           A is not used as it is stored (changed_fragment.cuh)
+//   lines              rows are windows of an image (row_source.cuh)
 // The epilogue's functor is that of staged_results.cuh.
 #pragma once
 #include "prelude/changed_fragment.cuh"
+#include "prelude/row_source.cuh"
 #include "prelude/staged_results.cuh"
 #include "prelude/wgmma.cuh"
 
@@ -18,9 +21,10 @@ INGOT_WGMMA(136) INGOT_WGMMA(144) INGOT_WGMMA(152) INGOT_WGMMA(160) INGOT_WGMMA(
 INGOT_WGMMA(200) INGOT_WGMMA(208) INGOT_WGMMA(216) INGOT_WGMMA(224) INGOT_WGMMA(232) INGOT_WGMMA(240) INGOT_WGMMA(248) INGOT_WGMMA(256)
 
 template <class Plan> struct RowsMemory {
-  static constexpr int kRow = Plan::k * 2, kIn = Plan::tile_m * kRow, kOut = Plan::buffers * 16 * Plan::tile_n * 2;  // bytes; kOut: of a warp
+  static constexpr int kIn = RowSource<Plan>::Type::kBytes;  // bytes
+  static constexpr int kOut = Plan::buffers * 16 * (Plan::boxed ? 64 : Plan::tile_n) * 2;  // of a warp
   static constexpr int kPanel = Plan::tile_n * 128, kPanels = (Plan::k + 63) / 64;  // of the weights: 64 of k
-  static constexpr int kRings = kPanels * kPanel, kResults = kRings + Plan::teams * Plan::stages * kIn;
+  static constexpr int kRings = kPanels * kPanel, kResults = (kRings + Plan::teams * Plan::stages * kIn + 1023) / 1024 * 1024;
   static constexpr int kBarriers = kResults + Plan::teams * 4 * kOut;
   u32 shared;
 
@@ -50,44 +54,43 @@ template <class Plan> struct RowsMemory {
 };
 
 /// A warpgroup and its tiles: every `step`th from `first` on.
-template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
+template <class Plan, class PrologueA, class Epilogue, class Way> struct RowsTeam {
   typedef typename Plan::index Index;
   typedef typename Plan::element T;
   typedef RowsMemory<Plan> Memory;
-  typedef RowsOfResults<Plan, typename Epilogue::StagedOutput, typename Epilogue::StagedInput> Way;
+  typedef typename RowSource<Plan>::Type Source;
   static constexpr int kRows = Plan::tile_m / 64, kSteps = (Plan::k + 15) / 16, kTogether = 4;  // steps of 16 of k
   static constexpr int kType = MmaTraits<T>::type;
   Memory memory;
-  const T* a;
+  Source source;
   const PrologueA* prologue;
-  Index first, step, m_end;
+  Index first, step, tiles;  // this team has every `step`th of them
+  Index m_end;
   int in_block, team;  // of the block's warps and warpgroups, those of this thread
   float acc[kRows][Plan::tile_n / 2];
   u32 operands[2][kTogether][kRows][4];
 
   INGOT_DEV int warp() const { return in_block % 4; }
-  INGOT_DEV int rows_at(Index m0) const { return m_end - m0 < Plan::tile_m ? (int)(m_end - m0) : Plan::tile_m; }
-  INGOT_DEV void send(Index m0, u32 slot) const {
-    const u32 bytes = (u32)rows_at(m0) * Memory::kRow, full = memory.full(team, slot);
-    mbar_arrive_expect_tx(full, bytes);
-    bulk_load(memory.stage(team, slot), a + (i64)m0 * Plan::k, bytes, full);
+  INGOT_DEV bool sends() const { return threadIdx.x % 128 < Source::kSenders; }
+  INGOT_DEV void send(Index t, u32 slot) const {
+    source.send(Source::tile(t, m_end), memory.stage(team, slot), memory.full(team, slot));
   }
-  /// The first tiles, by one thread.
+  /// The first tiles, by those that send.
   INGOT_DEV void send_first() const {
 #pragma unroll 1
     for (int s = 0; s < Plan::stages; ++s) {
-      const Index m0 = first + s * step;
-      if (m0 < m_end) send(m0, s);
+      const Index t = first + s * step;
+      if (t < tiles) send(t, s);
     }
   }
-  /// Rows r * 64 + 16 * warp of the tile at `stage`, steps 16 * at of k, as the tensor cores take them.
-  template <class Sides> INGOT_DEV void load(u32 stage, int rows, int r, int at, const Sides& sides, u32 (&words)[4]) const {
+  /// Steps 16 * at of k of the row of this lane, as the tensor cores take them.
+  template <class Sides> INGOT_DEV void load(u32 row, int at, const Sides& side, u32 (&words)[4]) const {
     constexpr bool kHalf = Plan::k % 16 != 0;
-    const int lane = threadIdx.x % 32, row = r * 64 + warp() * 16 + lane % 16;
     const bool last_half = kHalf && at == kSteps - 1;
-    ldmatrix4(stage + (row < rows ? row : rows - 1) * Memory::kRow + at * 32 + (last_half ? 0 : lane / 16 * 16), words);
+    ldmatrix4(row + Source::piece(at) + (last_half ? 0 : threadIdx.x % 32 / 16 * 16), words);
     if (last_half) words[2] = words[3] = 0;
-    if constexpr (Plan::prologue) change_fragment<T>(*prologue, sides[r], (Index)(at * 16), (Index)Plan::k, words);
+    Source::clear_absent(at, words);
+    if constexpr (Plan::prologue) change_fragment<T>(*prologue, side, (Index)(at * 16), (Index)Plan::k, words);
   }
   /// The operands of a group of steps were in use until here; of the last group, those that there are.
   INGOT_DEV void keep(int group) const {
@@ -96,7 +99,15 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
       if (group * kTogether + s < kSteps) wgmma_operands(operands[group % 2][s]);
     }
   }
-  template <class Sides> INGOT_DEV void multiply(u32 stage, int rows, const Sides& sides) {
+  /// The tile's rows at `stage`: of each 64 of them, 16 are this warp's.
+  template <class Sides> INGOT_DEV void multiply(const RowTile<Index>& tile, u32 stage, const Sides& sides) {
+    const int rows = tile.template rows<Plan>();
+    u32 from[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int row = r * 64 + warp() * 16 + threadIdx.x % 16;
+      from[r] = Source::row(tile, stage, (row < rows ? row : rows - 1));
+    }
 #pragma unroll
     for (int g = 0; g < kSteps; g += kTogether) {
       u32(&now)[kTogether][kRows][4] = operands[g / kTogether % 2];
@@ -104,7 +115,7 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
       for (int s = 0; s < kTogether; ++s) {
 #pragma unroll
         for (int r = 0; r < kRows; ++r)
-          if (g + s < kSteps) load(stage, rows, r, g + s, sides, now[s][r]);
+          if (g + s < kSteps) load(from[r], g + s, sides[r], now[s][r]);
       }
       wgmma_fence();
 #pragma unroll
@@ -123,24 +134,25 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
   INGOT_DEV void run(const Epilogue& epilogue, const Way& way, Index n_end) {
     const int lane = threadIdx.x % 32;
     StagedWarp<Plan, Epilogue, Way> staged{&epilogue, way, memory.results(in_block), memory.inputs(in_block)};
-    staged.m_end = m_end;
     staged.n_end = n_end;
     u32 slot = 0, phase = 0;
 #pragma unroll 1
-    for (Index m0 = first; m0 < m_end; m0 += step) {
-      staged.begin(0, m0 + warp() * 16, 0);
+    for (Index t = first; t < tiles; t += step) {
+      const RowTile<Index> tile = Source::tile(t, m_end);
+      staged.m_end = tile.end;
+      staged.begin(0, tile.m0 + warp() * 16, 0);
       FragmentSides<PrologueA, Plan::prologue> sides[kRows];
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) sides[r].start(*prologue, (Index)0, m0 + r * 64 + warp() * 16, m_end);
+      for (int r = 0; r < kRows; ++r) sides[r].start(*prologue, (Index)0, tile.m0 + r * 64 + warp() * 16, m_end);
       u32 touched = 0;
       if constexpr (Plan::prologue) touched = touch_changes<(Plan::k + 63) / 64>(*prologue, sides[0], (Index)0, (Index)Plan::k);
       mbar_wait(memory.full(team, slot), phase);
-      multiply(memory.stage(team, slot), rows_at(m0), sides);
+      multiply(tile, memory.stage(team, slot), sides);
       warp_sync();
       if (lane == 0) mbar_arrive(memory.empty(team, slot));
-      if (threadIdx.x % 128 == 0 && m0 + Plan::stages * step < m_end) {
+      if (sends() && t + Plan::stages * step < tiles) {
         mbar_wait(memory.empty(team, slot), phase);
-        send(m0 + Plan::stages * step, slot);
+        send(t + Plan::stages * step, slot);
       }
       if (++slot == Plan::stages) {
         slot = 0;
@@ -158,12 +170,12 @@ template <class Plan, class PrologueA, class Epilogue> struct RowsTeam {
   }
 };
 
-template <class Plan, class PrologueA, class Epilogue>
-INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap* b, const PrologueA& prologue,
-                                typename Epilogue::StagedOutput* out, const typename Epilogue::StagedInput* in,
+/// `way`: how results leave (BoxedResults, RowsOfResults).
+template <class Plan, class PrologueA, class Way, class Epilogue>
+INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap* b, const PrologueA& prologue, const Way& way,
                                 const Epilogue& epilogue, typename Plan::index m_end, typename Plan::index n_end, u32 shared) {
   typedef typename Plan::index Index;
-  typedef RowsTeam<Plan, PrologueA, Epilogue> Team;
+  typedef RowsTeam<Plan, PrologueA, Epilogue, Way> Team;
   const RowsMemory<Plan> memory{shared};
   const int warp = warp_uniform(threadIdx.x / 32);  // before warps take different ways, as in wgmma_product.cuh
   if (threadIdx.x == 0) {
@@ -176,14 +188,15 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
   if (!Plan::b_constant && threadIdx.x == 0) memory.send_weights(b);
   Team team;
   team.memory = memory;
-  team.a = a;
+  team.source = {a};
   team.prologue = &prologue;
   team.in_block = warp;
   team.team = warp / 4;
-  team.first = ((Index)team.team * gridDim.x + blockIdx.x) * Plan::tile_m;
-  team.step = (Index)Plan::teams * gridDim.x * Plan::tile_m;
+  team.first = (Index)team.team * gridDim.x + blockIdx.x;
+  team.step = (Index)Plan::teams * gridDim.x;
+  team.tiles = Team::Source::tiles(m_end);
   team.m_end = m_end;
-  if (threadIdx.x % 128 == 0) team.send_first();
+  if (team.sends()) team.send_first();
   mbar_wait(memory.have_weights(), 0);
-  team.run(epilogue, {out, in}, n_end);
+  team.run(epilogue, way, n_end);
 }

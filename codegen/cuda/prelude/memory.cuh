@@ -55,6 +55,16 @@ template <int Blocks, class T> INGOT_DEV void sts_all(u32 address, T value) {
   for (int rank = 0; rank < Blocks; ++rank) sts_cluster(address, value, rank);
 }
 /// N elements by accesses of up to 16 bytes, to this block's shared memory or, of several, to that of each block of the cluster.
+/// The same each time anew: the compiler does not keep what it has read before.
+template <int N> INGOT_DEV Vec<float, N> lds_vec_again(u32 address) {
+  static_assert(N == 2 || N == 4, "one access");
+  INGOT_HOST(return lds_vec<N, float>(address);)
+  INGOT_PTX(
+    Vec<float, N> v;
+    if constexpr (N == 2) asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(address));
+    else asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(address));
+    return v;)
+}
 template <int Blocks = 1, int N, class T> INGOT_DEV void sts_vec(u32 address, const Vec<T, N>& v) {
   constexpr int kPart = sizeof(T) * N <= 16 ? N : 16 / (int)sizeof(T);
 #pragma unroll

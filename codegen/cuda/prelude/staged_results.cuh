@@ -122,7 +122,7 @@ template <class Plan, class Epilogue, class Way> struct StagedWarp {
     for (int i = 0; i < kColumnInputs; ++i) of_columns[c % 2][i] = epilogue->load(batch, m0, pair_n(c * kDown, i / 2 * 16, i % 2 * 2));
   }
   static constexpr bool rows_come_from_others() {
-    if constexpr (Way::kByRows) return false;
+    if constexpr (Way::kByRows || Plan::row_values == 0) return false;
     else return RowRing<Plan>::kUsed;
   }
   /// Before the results of a tile.

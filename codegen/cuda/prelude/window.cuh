@@ -9,12 +9,16 @@
 //   Epilogue   e(outer, y, x, c, acc): called for `vector` neighbouring channels
 //   Line       what becomes of all results of a line, if there is that: value(outer, y, x, c, acc) changes acc to what is combined;
 //              combine(a, b), l(outer, y, c, combined)
+//   ChannelParts  sums over parts of a result's channels, if there are: kLanes neighbouring threads, a power of two of a warp, have a part;
+//              value as that of Line; kSums, add(stored, sums), store_sums(outer, y, x, c, sums): c is the part's first
 //   Plan       index, vector, rows, columns, taps_y, taps_x, step_y, step_x, out_y, out_x, channels, threads; rows and columns
 //              divide out_y and out_x, vector divides channels; groups: 0, or so many vectors of channels of a block, which
-//              divides all of them. A block then has whole strips of `rows` lines: threads is a multiple of groups * out_x / columns
+//              divides all of them. A block then has whole strips of `rows` lines: threads is a multiple of groups * out_x / columns;
+//              weights_at: where in shared memory each thread has its weights, as f32; -1: in registers, as they are stored
 #pragma once
 #include "prelude/memory.cuh"
 #include "prelude/sync.cuh"
+#include "prelude/warp.cuh"
 
 INGOT_DEV float element_value(float x) { return x; }
 template <class T> INGOT_DEV float element_value(T x) { return to_f32(x); }
@@ -47,20 +51,58 @@ template <class Plan, class Window> struct WindowSums {
   typedef typename Plan::index Index;
   static constexpr int kTaps = Plan::taps_y * Plan::taps_x;
   float acc[Plan::rows][Plan::columns][Plan::vector];
+  static constexpr bool kShared = Window::kWeights && Plan::weights_at >= 0;
   typedef Vec<typename Window::Weight, Plan::vector> Weights;
-  Weights weight[Window::kWeights ? kTaps : 1];
+  typedef Vec<float, Plan::vector> Factors;
+  Weights weight[Window::kWeights && !kShared ? kTaps : 1];
+  u32 shared;
 
   INGOT_DEV void start(const Window& window, Index c) {
+    if constexpr (kShared) {
+      INGOT_DYN_SHARED(dynamic);
+      shared = dynamic + Plan::weights_at + threadIdx.x * (u32)sizeof(Factors);
+    }
     if constexpr (Window::kWeights) {
 #pragma unroll
-      for (int t = 0; t < kTaps; ++t) weight[t] = window.weight(t / Plan::taps_x, t % Plan::taps_x, c);
+      for (int t = 0; t < kTaps; ++t) {
+        const Weights w = window.weight(t / Plan::taps_x, t % Plan::taps_x, c);
+        if constexpr (kShared) sts_vec(place(t), factors(w));
+        else weight[t] = w;
+      }
     }
 #pragma unroll
     for (int i = 0; i < Plan::rows * Plan::columns * Plan::vector; ++i)
       acc[i / Plan::vector / Plan::columns][i / Plan::vector % Plan::columns][i % Plan::vector] = Window::kStart;
   }
+  static INGOT_DEV Factors factors(const Weights& w) {
+    Factors f;
+#pragma unroll
+    for (int v = 0; v < Plan::vector; ++v) f[v] = element_value(w[v]);
+    return f;
+  }
+  INGOT_DEV u32 place(int tap) const { return shared + tap * (Plan::threads * (u32)sizeof(Factors)); }
+  /// The same with weights in shared memory: a line of them at a time, for the line of results that it belongs to.
+  INGOT_DEV void add_shared(const Window& window, const WindowRow<Plan, Window>& row, int r) {
+#pragma unroll
+    for (int y = 0; y < Plan::rows; ++y) {
+      const int ty = r - y * Plan::step_y;
+      if (ty < 0 || ty >= Plan::taps_y) continue;
+      Factors w[Plan::taps_x];
+#pragma unroll
+      for (int tx = 0; tx < Plan::taps_x; ++tx) w[tx] = lds_vec_again<Plan::vector>(place(ty * Plan::taps_x + tx));
+#pragma unroll
+      for (int tx = 0; tx < Plan::taps_x; ++tx) {
+#pragma unroll
+        for (int i = 0; i < Plan::columns * Plan::vector; ++i) {
+          const int column = i / Plan::vector, v = i % Plan::vector;
+          acc[y][column][v] = window.combine(acc[y][column][v], row.value(column * Plan::step_x + tx, v), w[tx][v]);
+        }
+      }
+    }
+  }
   /// Row r of the input, counted from the first that the thread reads.
   INGOT_DEV void add(const Window& window, const WindowRow<Plan, Window>& row, int r) {
+    if constexpr (kShared) return add_shared(window, row, r);
 #pragma unroll
     for (int i = 0; i < WindowRow<Plan, Window>::kColumns; ++i) {
 #pragma unroll
@@ -198,6 +240,63 @@ INGOT_DEV void window(const Window& window, const Epilogue& epilogue, typename P
   if (at.outer >= outers) return;
   window_rows<Plan>(window, at, sums, [&](int row, int column, float (&acc)[Plan::vector]) {
     epilogue(at.outer, at.y + row, at.x + column, at.c, acc);
+  });
+}
+
+/// What is summed up of a thread's results, with those of the threads beside it.
+template <class Plan, class Parts> struct ChannelSums {
+  static constexpr int kPadded = Plan::columns > 4 ? 8 : Plan::columns > 2 ? 4 : Plan::columns, kShare = Parts::kLanes / kPadded;
+  static_assert(Plan::columns <= 8 && kShare > 0, "a lane has a column at most");
+  float sums[kPadded][Parts::kSums];
+
+  INGOT_DEV void add(const Parts& parts, const WindowPlace<Plan>& at, int row, int column, float (&acc)[Plan::vector]) {
+    parts.value(at.outer, at.y + row, at.x + column, at.c, acc);
+#pragma unroll
+    for (int s = 0; s < Parts::kSums; ++s) sums[column][s] = 0;
+#pragma unroll
+    for (int v = 0; v < Plan::vector; ++v) Parts::add(acc[v], sums[column]);
+  }
+  /// All columns of a row are there. Halves of them go to halves of the lanes, until each lane has the sums of one column, which other
+  /// lanes may share.
+  INGOT_DEV void finish(const Parts& parts, const WindowPlace<Plan>& at, int row, bool there) {
+    const int lane = (int)threadIdx.x % Parts::kLanes;
+#pragma unroll
+    for (int i = Plan::columns * Parts::kSums; i < kPadded * Parts::kSums; ++i) sums[i / Parts::kSums][i % Parts::kSums] = 0;
+#pragma unroll
+    for (int half = kPadded / 2, lanes = Parts::kLanes / 2; half > 0; half /= 2, lanes /= 2) {
+      const bool upper = lane & lanes;
+#pragma unroll
+      for (int i = 0; i < half * Parts::kSums; ++i) {
+        float &low = sums[i / Parts::kSums][i % Parts::kSums], &high = sums[half + i / Parts::kSums][i % Parts::kSums];
+        const float goes = upper ? low : high;
+        low = (upper ? high : low) + shfl_xor(goes, lanes);
+      }
+    }
+#pragma unroll
+    for (int lanes = kShare / 2; lanes > 0; lanes /= 2) {
+#pragma unroll
+      for (int s = 0; s < Parts::kSums; ++s) sums[0][s] += shfl_xor(sums[0][s], lanes);
+    }
+    const int column = lane / kShare;
+    if (there && lane % kShare == 0 && column < Plan::columns) parts.store_sums(at.outer, at.y + row, at.x + column, at.c, sums[0]);
+  }
+};
+
+/// With sums over parts of channels. Threads behind the last place compute what is there, for those of their warp.
+template <class Plan, class Window, class Epilogue, class Parts>
+INGOT_DEV void window_with_parts(const Window& window, const Epilogue& epilogue, const Parts& parts, typename Plan::index outers) {
+  typedef typename Plan::index Index;
+  WindowPlace<Plan> at((Index)blockIdx.x * Plan::threads + (Index)threadIdx.x);
+  WindowSums<Plan, Window> sums;
+  sums.start(window, at.c);
+  pdl_begin();
+  const bool there = at.outer < outers;
+  if (!there) at.outer = outers - 1;
+  ChannelSums<Plan, Parts> channels;
+  window_rows<Plan>(window, at, sums, [&](int row, int column, float (&acc)[Plan::vector]) {
+    if (there) epilogue(at.outer, at.y + row, at.x + column, at.c, acc);
+    channels.add(parts, at, row, column, acc);
+    if (column + 1 == Plan::columns) channels.finish(parts, at, row, there);
   });
 }
 
