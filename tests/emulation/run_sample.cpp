@@ -80,6 +80,16 @@ class DeviceBuffers {
   ~DeviceBuffers() {
     for (DevicePtr p : pointers_) api_.mem_free(p);
   }
+  /// Counters and parts of sums, for kernels that take them.
+  void add_parts(size_t bytes) {
+    const std::vector<char> zeros(runtime::kCounterBytes, 0);
+    for (const size_t size : {zeros.size(), bytes}) {
+      pointers_.push_back(0);
+      api_.mem_alloc(&pointers_.back(), size);
+    }
+    api_.memcpy_htod_async(pointers_[pointers_.size() - 2], zeros.data(), zeros.size(), nullptr);
+    api_.ctx_synchronize();
+  }
   std::vector<DevicePtr>& pointers() { return pointers_; }
 
  private:
@@ -166,7 +176,11 @@ Result<Outcome> run_sample_on(const DriverApi& api, const std::vector<uint8_t>& 
                               const EmittedKernel& emitted, const Reference& reference) {
   const auto& [buffers, want] = reference;
   DeviceBuffers device(api, sample.kernel, buffers);
-  const DriverStatus status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
+  if (emitted.part_bytes.valid())
+    device.add_parts(static_cast<size_t>(evaluate_int(emitted.part_bytes, sample.dims).value_or(0)));
+  DriverStatus status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
+  // Once more, which shows whether counters are as they were.
+  if (emitted.part_bytes.valid() && status == kSuccess) status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
   if (status != kSuccess && status != kErrorLaunchFailed) return api.error(status, "launch_kernel");
   Outcome outcome;
   outcome.completed = status == kSuccess;
