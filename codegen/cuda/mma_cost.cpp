@@ -124,7 +124,10 @@ int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int elemen
 double tiles_of(const MmaProblem& p, const MmaTile& x) {
   return std::ceil(p.m / whole_rows(x.m, p.together)) * std::ceil(p.n / x.n) * p.batch;
 }
-bool may_divide(const MmaProblem& p, const MmaTile& x) {
+bool may_divide(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
+  constexpr double kMemory = 16;  // bytes in a cycle and SM
+  const double bytes = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch;
+  if (p.m * p.n * p.k * p.batch / machine.group_multiplies < bytes / kMemory) return false;
   if (!x.boxes || x.in_turn || x.row_teams > 0 || p.part_width > 0 || p.out_along_m || x.warp_n % kDividedColumns != 0) return false;
   MmaProblem most = p;
   most.m = std::max(p.m, p.most_m);
@@ -273,17 +276,17 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   constexpr double kCopiesOfOne = 0.72, kL2OfOne = 76, kL2OfCluster = 22, kLatency = 2200, kMeet = 620,
                    kOtherBlocks = 27, kChange = 470;
   // Where they are of the grid, blocks with the same part of k run side by side. Their sums go through L2, and their counters.
-  constexpr double kL2OfGrid = 60, kParts = 22, kCount = 4500;
+  constexpr double kL2OfGrid = 60, kParts = 16, kCount = 4500, kDoubt = 1.05;
   constexpr double kLaunch = 2360, kThread = 5.1;
   const int cluster = sharing.cluster, sharers = sharing.blocks();
   const double tiles = tiles_of(p, x) * sharers, rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
   const double k = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / sharers) * x.k;
   const bool staged = sharers == 1 && staged_buffers(x, p.staging, p.staged_size) > 0;
-  // Four warpgroups get in each other's way.
+  // Four warpgroups get in each other's way; three do not where a block has one tile.
   // Between two steps of f32 or f8 a warpgroup adds its sums; another one may multiply meanwhile.
   const bool alone = x.groups() / x.teams() == 1;
   const double gaps = p.split ? k / x.k * (alone ? 250 : 100) : p.settles ? k / x.k * (alone ? 150 : 60) : 0;
-  const double multiplies = results * k / machine.group_multiplies * (x.groups() > 2 ? 1.35 : 1.0) + gaps;
+  const double multiplies = results * k / machine.group_multiplies * (x.groups() > (sharing.grid > 1 ? 3 : 2) ? 1.35 : 1.0) + gaps;
   const double reads_b = p.split ? 3.0 / 64 : 1.0 / 64, passes_b = p.split ? 3 : 1;
   const double copies = (results * (reads_b + 1.0 / x.warp_n) + x.m + x.n * passes_b) * k * p.element;
   const double bytes = std::max(p.staged_size, 2);  // pairs of bytes take as long
@@ -309,9 +312,12 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;
   const double shared =
       std::max({(costs * copies + passes) / machine.shared_bytes, (operands + moved) / l2, all / kMemory});
+  const double started = kLaunch + kThread * x.threads();
+  // What comes behind the products of the only tile is hidden by nothing. Where that gains little, other ways are better known.
+  if (sharing.grid > 1) return kDoubt * (rounds * (std::max(main, shared) + stored + kGap) + started);
   const double residents = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
   const double busy = std::max({main, shared, (main + stored + kGap) / residents});
-  return rounds * busy + std::max(main + stored - busy, 0.0) + kLaunch + kThread * x.threads();
+  return rounds * busy + std::max(main + stored - busy, 0.0) + started;
 }
 
 }  // namespace

@@ -249,7 +249,7 @@ std::vector<Sharing> ways_to_share(const MmaProblem& p, const MmaMachine& machin
   std::vector<Sharing> ways{{}};
   const bool by_cluster = machine.clusters && !x.in_turn && x.row_teams == 0 && (x.boxes || x.m * x.n <= kMostShared);
   for (int blocks = 2; by_cluster && blocks <= 8; blocks *= 2) ways.push_back({blocks, 1});
-  for (int blocks = 2; may_divide(p, x) && blocks <= kMostOfGrid; ++blocks) ways.push_back({1, blocks});
+  for (int blocks = 2; may_divide(p, machine, x) && blocks <= kMostOfGrid; ++blocks) ways.push_back({1, blocks});
   return ways;
 }
 bool holds_results(const MmaTile& x, const MmaProblem& p) {
