@@ -125,9 +125,10 @@ double tiles_of(const MmaProblem& p, const MmaTile& x) {
   return std::ceil(p.m / whole_rows(x.m, p.together)) * std::ceil(p.n / x.n) * p.batch;
 }
 bool may_divide(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
-  constexpr double kMemory = 16;  // bytes in a cycle and SM
+  constexpr double kMemory = 16, kLong = 60e3;  // bytes in a cycle and SM; cycles
   const double bytes = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch;
-  if (p.m * p.n * p.k * p.batch / machine.group_multiplies < bytes / kMemory) return false;
+  const double multiplies = p.m * p.n * p.k * p.batch / machine.group_multiplies / machine.sms, memory = bytes / kMemory / machine.sms;
+  if (multiplies < memory && memory < kLong) return false;
   if (!x.boxes || x.in_turn || x.row_teams > 0 || p.part_width > 0 || p.out_along_m || x.warp_n % kDividedColumns != 0) return false;
   MmaProblem most = p;
   most.m = std::max(p.m, p.most_m);

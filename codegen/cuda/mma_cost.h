@@ -72,7 +72,8 @@ Sharing forced_sharing();
 MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, Sharing sharing);
 double tiles_of(const MmaProblem& problem, const MmaTile& tile);
 /// The blocks of the grid can share the k of such tiles (prelude/divided_sums.cuh): their counters suffice. And it may be of use: a
-/// product bound by memory needs no more SMs than the blocks of clusters are on.
+/// product bound by memory needs no more SMs than the blocks of clusters are on, unless it is so long that what follows its main loop
+/// does not count.
 bool may_divide(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile);
 /// Cycles of the busiest SM.
 double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile, Sharing sharing);

@@ -90,11 +90,12 @@ INGOT_DEV int count_up(int* counter) {
   INGOT_HOST(before = emu_count_up(counter);)
   return before;
 }
-/// Waits for the counter to reach `count`, some tenths of a millisecond at most: true when it has.
+/// Waits for the counter to reach `count`, some 15 microseconds at most: true when it has. Blocks that still have to start may need the
+/// place of the one that waits.
 INGOT_DEV bool wait_for_count(const int* counter, int count) {
   INGOT_HOST(int now; emu_ld_global(counter, &now, 4); return now == count;)
 #pragma unroll 1
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 32; ++i) {
     int now = 0;
     INGOT_PTX(asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");)
     if (now == count) return true;
