@@ -217,15 +217,24 @@ Result<Session::Plan> Session::make_plan(std::vector<int64_t> symbols, const std
   return plan;
 }
 
+/// Whether a launch leaves the device room for another one. Of blocks with more than half of an SM's shared memory there is one an SM: three
+/// quarters of the SMs with one each are as good as all of them.
+static bool leaves_room(const std::array<int64_t, 3>& grid, int32_t shared_bytes, int64_t units) {
+  constexpr int32_t kHalf = 114 << 10;
+  const int64_t room = shared_bytes > kHalf ? units * 3 / 4 : 2 * units;
+  return grid[0] < room && grid[0] * grid[1] * grid[2] < room;
+}
+
 /// Lanes help where kernels leave the device room for each other: most of those off lane 0 have few blocks.
 bool Session::worth_lanes(const Plan& plan) const {
   if (!options_.lanes || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host()) return false;
-  const int64_t room = 2 * static_cast<int64_t>(engine_->device()->parallel_units());
+  const int64_t units = engine_->device()->parallel_units();
   int64_t small = 0, all = 0;
   for (const Step& step : plan.steps) {
     if (step.empty || step.instruction->lane == 0) continue;
     ++all;
-    small += step.grid[0] < room && step.grid[0] * step.grid[1] * step.grid[2] < room;
+    const int32_t kernel = step.instruction->kernel;
+    small += leaves_room(step.grid, kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes, units);
   }
   return all > 0 && 2 * small >= all;
 }

@@ -262,13 +262,13 @@ TEST_CASE("faults where blocks of the grid divide k", "[emulated]") {
   Schedule schedule = one_block_of({.m = 128, .n = 64, .k = 64, .warp_m = 64, .warp_n = 64, .stages = 4, .warpgroups = true, .overlap = true, .boxes = true});
   schedule.grid_k = 3;
   const Fault faults[] = {
-      {"all blocks multiply the same part of k", "prelude/contraction_tile.cuh", "first = steps * part / Plan::grid_k;", "first = 0;", "wrong"},
-      {"a part counts before all warps have stored it", kDivided, "workers_sync<Plan>();  // the stores", "// the stores", "missing-fence"},
+      {"all blocks multiply the same part of k", kBoxes, "share(steps, tiles);", "share(steps);", "wrong"},
+      {"a part counts before all warps have stored it", kDivided, "workers_sync<Plan>();  // the stores", "// the stores", "shared-race"},
       {"other blocks may not see what counts", kDivided, "fence_gpu();\n        mine = count_up", "mine = count_up", "missing-fence"},
       {"counters are not at zero for the next launch", kDivided, "if (mine) stg(counter(s), 0);", "", "wrong"},
       {"an owner that gives up leaves nothing", kDivided, "put_parts(product, left);", "", "wrong"},
       {"a block takes another one's part for its own", kDivided, "p == (int)part", "p == 0", "wrong"},
-      {"sums are stored before all are there", kDivided, "add_up(product, strips);\n    workers_sync<Plan>();", "add_up(product, strips);", "shared-race"},
+      {"sums are stored before all are there", kDivided, "add_up(product, strips);\n    workers_sync<Plan>();", "add_up(product, strips);", "wrong"},
       {"a strip lies where another one does", kDivided, "kStrips + strip) * kPieces", "kStrips) * kPieces", "wrong"},
   };
   for (const Fault& fault : faults) plant(dynamic_matmul(30, 72, 1416, DType::F16), fault, &schedule);
