@@ -553,8 +553,8 @@ TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
   const Sample stages = two_small_products(3, 72, 20, 33);
   plant(stages, {"the second product reads the first too early", "", "cta_sync();\n", "", "shared-race"});
   plant(stages, {"sums behind the last are stored", "", " && mine)", ")", "race"});
-  plant(two_small_products(2, 4096, 4, 64), {"warps add up what others have not left yet", "prelude/reduce.cuh", "kReduceSlot, v);\n    cta_sync();", "kReduceSlot, v);", "shared-race"});
-  plant(two_small_products(2, 4096, 4, 64), {"warps add up another sum", "prelude/reduce.cuh", "first = threadIdx.x / Threads * kWarps;", "first = 0;", "wrong"});
+  plant(two_small_products(2, 4096, 4, 33), {"warps add up what others have not left yet", "prelude/reduce.cuh", "kReduceSlot, v);\n    cta_sync();", "kReduceSlot, v);", "shared-race"});
+  plant(two_small_products(40, 4096, 4, 33), {"warps add up another sum", "prelude/reduce.cuh", "first = threadIdx.x / Threads * kWarps;", "first = 0;", "wrong"});
   const Sample by_cluster = two_small_products(2, 520, 40, 250);
   plant(by_cluster, {"a block reads what another one still writes", "", "  cluster_sync();\n", "", "shared-race"});
   plant(by_cluster, {"a block tells only the first one", "", "sts_all<8, float>", "sts_all<1, float>", "uninitialised"});
