@@ -238,7 +238,8 @@ class Assigner {
                          (stored == DType::F32 && read == DType::F32 && target_.compute_capability >= 80);
     // A few columns: one load would bring no more than those, and sums of few columns are made by lanes along k.
     const bool narrow = rank == 2 && body.value(in).type.shape[1].as_int().value_or(kNarrow + 1) <= kNarrow;
-    if ((along_k || narrow) && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
+    if ((along_k || narrow) && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight &&
+        reader.inputs[0] != weight)
       return {1, 0};
     if (rank < 3 || reader.inputs.size() < 2 || reader.inputs[1] != weight) return {};
     if (reader.op->name == "Conv")

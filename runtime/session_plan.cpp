@@ -37,7 +37,8 @@ std::string expected(const Program& p, const Binding& b) {
 }  // namespace
 
 uint64_t counter_bytes_of(const Program& program) {
-  const bool any = std::any_of(program.instructions.begin(), program.instructions.end(), [](const Instruction& in) { return in.part_bytes >= 0; });
+  const bool any = std::any_of(program.instructions.begin(), program.instructions.end(),
+                               [](const Instruction& in) { return in.part_bytes >= 0; });
   return any ? static_cast<uint64_t>(lanes_of(program)) * kCounterBytes : 0;
 }
 
@@ -234,7 +235,8 @@ bool Session::worth_lanes(const Plan& plan) const {
     if (step.empty || step.instruction->lane == 0) continue;
     ++all;
     const int32_t kernel = step.instruction->kernel;
-    small += leaves_room(step.grid, kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes, units);
+    small += leaves_room(step.grid,
+                         kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes, units);
   }
   return all > 0 && 2 * small >= all;
 }

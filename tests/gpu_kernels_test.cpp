@@ -243,7 +243,8 @@ TEST_CASE("products whose k blocks of the grid divide agree in every tile", "[gp
   if (!gpu || gpu->traits.compute_capability != 90) return;
   Jobs jobs(*gpu);
   int seen = 0;
-  for (Sample one : {largest_of_rows(40, 10, 264, 4096, DType::F16), residual_matmul(1, 390, 264, 4096, DType::F16), conv(3, 136, 17, 15, 264, 3, 1, true, DType::F16)}) {
+  for (Sample one : {largest_of_rows(40, 10, 264, 4096, DType::F16), residual_matmul(1, 390, 264, 4096, DType::F16),
+                     conv(3, 136, 17, 15, 264, 3, 1, true, DType::F16)}) {
     one.tolerance = 4e-3;  // long sums
     const Sample* sample = jobs.add(std::move(one));
     for (const RankedPlan& plan : rank_tiles(plan_kernel(sample->kernel, gpu->traits).kernel, gpu->traits, {})) {

@@ -44,7 +44,8 @@ Kernel with_group_rows(Kernel kernel) {
 }
 
 Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& target, const Schedule& schedule) {
-  const Kernel kernel = shares_keys(schedule) ? heads_as_rows(given) : with_divided_sums(with_row_values(given, schedule), schedule);
+  const Kernel kernel =
+      shares_keys(schedule) ? heads_as_rows(given) : with_divided_sums(with_row_values(given, schedule), schedule);
   const bool by_rows = schedule.tile.row_teams > 0;
   if (by_rows && !product_of_rows(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has rows that do not arrive and leave as they lie in memory", kernel.name));

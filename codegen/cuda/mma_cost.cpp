@@ -127,9 +127,11 @@ double tiles_of(const MmaProblem& p, const MmaTile& x) {
 bool may_divide(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
   constexpr double kMemory = 16, kLong = 60e3;  // bytes in a cycle and SM; cycles
   const double bytes = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch;
-  const double multiplies = p.m * p.n * p.k * p.batch / machine.group_multiplies / machine.sms, memory = bytes / kMemory / machine.sms;
+  const double multiplies = p.m * p.n * p.k * p.batch / machine.group_multiplies / machine.sms,
+               memory = bytes / kMemory / machine.sms;
   if (multiplies < memory && memory < kLong) return false;
-  if (!x.boxes || x.in_turn || x.row_teams > 0 || p.part_width > 0 || p.out_along_m || x.warp_n % kDividedColumns != 0) return false;
+  if (!x.boxes || x.in_turn || x.row_teams > 0 || p.part_width > 0 || p.out_along_m || x.warp_n % kDividedColumns != 0)
+    return false;
   MmaProblem most = p;
   most.m = std::max(p.m, p.most_m);
   most.n = std::max(p.n, p.most_n);
@@ -287,7 +289,8 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   // Between two steps of f32 or f8 a warpgroup adds its sums; another one may multiply meanwhile.
   const bool alone = x.groups() / x.teams() == 1;
   const double gaps = p.split ? k / x.k * (alone ? 250 : 100) : p.settles ? k / x.k * (alone ? 150 : 60) : 0;
-  const double multiplies = results * k / machine.group_multiplies * (x.groups() > (sharing.grid > 1 ? 3 : 2) ? 1.35 : 1.0) + gaps;
+  const double multiplies =
+      results * k / machine.group_multiplies * (x.groups() > (sharing.grid > 1 ? 3 : 2) ? 1.35 : 1.0) + gaps;
   const double reads_b = p.split ? 3.0 / 64 : 1.0 / 64, passes_b = p.split ? 3 : 1;
   const double copies = (results * (reads_b + 1.0 / x.warp_n) + x.m + x.n * passes_b) * k * p.element;
   const double bytes = std::max(p.staged_size, 2);  // pairs of bytes take as long
@@ -299,7 +302,10 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   const double changes =
       !p.a_changes ? 0 : std::max(x.m * k * (6 + p.a.gather * 32) / 128, k / x.k * kChange);  // instructions, half of the issue slots
   const bool one = rounds == 1;
-  const double l2 = cluster > 1 ? kL2OfCluster * machine.sms / std::min(tiles, machine.sms) : sharing.grid > 1 ? kL2OfGrid : one ? kL2OfOne : kL2;
+  const double l2 = cluster > 1        ? kL2OfCluster * machine.sms / std::min(tiles, machine.sms)
+                    : sharing.grid > 1 ? kL2OfGrid
+                    : one              ? kL2OfOne
+                                       : kL2;
   const double costs = one && cluster == 1 ? kCopiesOfOne : kCopies;
   const double in_flight = x.stages * (std::min<double>(x.m, p.m) + x.n) * x.k * p.element;
   const double main = std::max({multiplies, copies * std::min(costs, 1.0) / machine.shared_bytes, filled, operands / l2,
@@ -308,7 +314,8 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   // Blocks that share a tile put their sums in shared memory, wait for each other, and add up a part each.
   const double met = cluster > 1 ? results * (8 / machine.shared_bytes + 4.0 * (cluster - 1) / cluster / kOtherBlocks) +
                                        cluster * kMeet
-                     : sharing.grid > 1 ? results * 8 * (sharers - 1) / sharers / kParts + kCount : 0;
+                     : sharing.grid > 1 ? results * 8 * (sharers - 1) / sharers / kParts + kCount
+                                        : 0;
   const double stored = results * work / sharers / (128 * std::min(kWarpIssue * team, kMostIssue)) + met;
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;
   const double shared =

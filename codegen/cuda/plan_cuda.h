@@ -149,7 +149,7 @@ Contract score_product(const Attend& attend);
 Contract value_product(const Attend& attend);
 
 struct CudaLaunch {
-  Expr part_bytes;                   // EmittedKernel::part_bytes
+  Expr part_bytes;  // EmittedKernel::part_bytes
   std::array<Expr, 3> grid{1, 1, 1};  // over the kernel's dims; with a 0 in it there is nothing to launch
   int threads = 1;
   int shared_bytes = 0;

@@ -257,7 +257,8 @@ bool holds_results(const MmaTile& x, const MmaProblem& p) {
   return mma_result_bytes(x, false) + kFlags <= x.stages * mma_stage_bytes(x, true, true, p.element);
 }
 /// Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
-bool is_worth_sharing(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, Sharing sharing, bool boxes) {
+bool is_worth_sharing(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, Sharing sharing,
+                      bool boxes) {
   const MmaTile x = completed(p, machine, tile, sharing);
   // An SM group (GPC) has 14 to 18 SMs, which larger clusters do not fill: with more, some would wait for a second turn.
   const double part = sharing.grid > 1 ? 1 : boxes && sharing.cluster > 2 ? 0.91 : 0.97;

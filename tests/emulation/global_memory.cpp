@@ -138,7 +138,8 @@ extern "C" int emu_count_up(int* counter) {
   }
   check_late(a, *me().warp, "counting in");
   if (me().fenced != me().warp->cta->stores)
-    fault("missing-fence", "counted in '%s' while other blocks may not see %llu stores of this block", a->name.c_str(), me().warp->cta->stores - me().fenced);
+    fault("missing-fence", "counted in '%s' while other blocks may not see %llu stores of this block", a->name.c_str(),
+          me().warp->cta->stores - me().fenced);
   return (*counter)++;
 }
 

@@ -80,7 +80,9 @@ class DeviceBuffers {
   ~DeviceBuffers() {
     for (DevicePtr p : pointers_) api_.mem_free(p);
   }
-  void put(DevicePtr at, const Tensor& contents) { api_.memcpy_htod_async(at, contents.data(), contents.bytes(), nullptr); }
+  void put(DevicePtr at, const Tensor& contents) {
+    api_.memcpy_htod_async(at, contents.data(), contents.bytes(), nullptr);
+  }
   /// Counters and parts of sums, for kernels that take them.
   void add_parts(size_t bytes) {
     const std::vector<char> zeros(runtime::kCounterBytes, 0);
