@@ -31,6 +31,7 @@ struct EmittedKernel {
   std::array<Expr, 3> grid{1, 1, 1};  // over the kernel's dims; a 0 in it means that there is nothing to launch
   bool uses_i32 = true;  // indices are 32-bit: a buffer of kMaxI32Elements elements or more is refused
   std::vector<BoxMap> boxes;
+  Expr part_bytes;  // runtime::Instruction::part_bytes; invalid: none
   Schedule schedule;
 };
 

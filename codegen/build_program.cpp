@@ -203,6 +203,7 @@ class ProgramBuilder {
     for (size_t d = 0; d < 3; ++d) in.grid[d] = INGOT_TRY(shape(form.grid[d]));
     for (const BoxMap& map : form.boxes)
       in.boxes.push_back(INGOT_TRY(lower_box(map, [&](const Expr& e) { return shape(e); })));
+    if (form.part_bytes.valid()) in.part_bytes = INGOT_TRY(shape(form.part_bytes));
     program_.instructions.push_back(std::move(in));
     return {};
   }

@@ -18,6 +18,7 @@ struct BuiltKernel {
   runtime::KernelInfo info;
   std::array<Expr, 3> grid{1, 1, 1};
   std::vector<BoxMap> boxes;
+  Expr part_bytes = {};  // runtime::Instruction::part_bytes; invalid: none
 };
 /// Kernel::name is the stem ("conv_add_relu"). The forms that the kernel comes in are launched one after the other; at any
 /// size, all but one have an empty grid. Called from several threads.

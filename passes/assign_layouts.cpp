@@ -23,6 +23,8 @@ namespace {
 
 using Permutation = std::vector<int64_t>;
 
+constexpr int64_t kNarrow = 8;  // columns of a weight
+
 /// [0, 2, ..., rank-1, 1]
 Permutation channels_last(size_t rank) {
   Permutation p{0};
@@ -234,7 +236,10 @@ class Assigner {
     const DType stored = body.value(in).type.dtype, read = body.value(weight).type.dtype;
     const bool along_k = (size_of(stored) == 1 && read == DType::I32) || (is_f8(stored) && read == DType::F32) ||
                          (stored == DType::F32 && read == DType::F32 && target_.compute_capability >= 80);
-    if (along_k && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight && reader.inputs[0] != weight)
+    // A few columns: one load would bring no more than those, and sums of few columns are made by lanes along k.
+    const bool narrow = rank == 2 && body.value(in).type.shape[1].as_int().value_or(kNarrow + 1) <= kNarrow;
+    if ((along_k || narrow) && reader.op->name == "MatMul" && rank == 2 && reader.inputs[1] == weight &&
+        reader.inputs[0] != weight)
       return {1, 0};
     if (rank < 3 || reader.inputs.size() < 2 || reader.inputs[1] != weight) return {};
     if (reader.op->name == "Conv")

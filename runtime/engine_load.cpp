@@ -265,6 +265,7 @@ class ProgramReader {
     out.first_written = i.first_written();
     out.lane = i.lane();
     out.waits = each(i.waits());
+    out.part_bytes = i.part_bytes();
     for (const fb::BoxMap* m : each(i.boxes()))
       out.boxes.push_back({m->argument(), INGOT_TRY(type(m->type())), m->offset(), each(m->extents()), each(m->strides()), each(m->box()), each(m->low()), each(m->high()),
                            each(m->steps()), m->clipped()});

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -113,6 +114,9 @@ struct SessionCounters {
   double last_plan_us = 0;  // host time of the plan made last
 };
 
+/// Of the arena: the counters that its launches take (Instruction::part_bytes), for every lane; 0 without any.
+uint64_t counter_bytes_of(const Program& program);
+
 class MemoryPool;
 
 class Session {
@@ -161,6 +165,7 @@ class Session {
     std::array<int64_t, 3> grid{};
     std::vector<BoxSizes> boxes;
     uint64_t bytes = 0;  // of a copy
+    std::optional<uint64_t> parts;  // where its parts of sums are in the arena
     bool empty = false;  // nothing to compute at this shape; kept for the order of lanes
   };
   struct Plan {
@@ -196,10 +201,12 @@ class Session {
   Status check_dims(const Plan& plan, const std::vector<Dims>& input_dims) const;
   Result<Plan> make_plan(std::vector<int64_t> symbols, const std::vector<Dims>& input_dims) const;
   Status place_slots(Plan& plan) const;
+  Status place_parts(Plan& plan) const;
   bool worth_lanes(const Plan& plan) const;
   // memory: session_memory.cpp
   Status reserve(DeviceMemory& memory, uint64_t bytes, const std::string& what, uint64_t most = UINT64_MAX);
   Status reserve_arena(const Plan& plan);
+  Status clear_counters();
   Result<Plan*> stage_inputs(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, Addresses& at);
   Status fetch_outputs(std::vector<Tensor>& outputs);
   // launching: session_issue.cpp

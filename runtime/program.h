@@ -103,6 +103,10 @@ constexpr size_t kMaxBoxRank = 5;
 
 constexpr int32_t kMaxLanes = 16;
 
+/// Of each lane: counters by which blocks of one launch tell each other what they have done. All are zero between launches.
+constexpr int64_t kCounters = 1 << 15;
+constexpr uint64_t kCounterBytes = kCounters * 4;
+
 /// Launch: run a kernel. Copy: args[0] to args[1], same size (an input or constant that is an output itself).
 /// Instructions of one lane run in order; lanes run beside each other, on streams of their own. Lane 0 is the caller's
 /// stream. Without lanes, the order of the list is a valid order.
@@ -117,6 +121,9 @@ struct Instruction {
   ShapeRef flops = 0;
   int32_t lane = 0;
   std::vector<BoxMap> boxes;  // CUDA
+  // CUDA: blocks divide sums among them and put their parts in memory, so many bytes. The kernel takes its lane's counters and that
+  // memory behind `args`. -1: it does not.
+  ShapeRef part_bytes = -1;
   std::vector<int32_t> waits;  // numbers of earlier instructions, of other lanes, that must have finished
   bool operator==(const Instruction&) const = default;
 };

@@ -31,6 +31,11 @@ Status Session::issue_step(const Step& step, Stream* stream) {
   if (!step.kernel) return device.copy_on_device(values_[args[1]], values_[args[0]], step.bytes, stream);
   arguments_.resize(args.size());
   for (size_t i = 0; i < args.size(); ++i) arguments_[i] = values_[args[i]];
+  if (step.parts) {
+    char* const arena = static_cast<char*>(arena_.data());
+    arguments_.push_back(arena + static_cast<uint64_t>(step.instruction->lane) * kCounterBytes);
+    arguments_.push_back(arena + *step.parts);
+  }
   const KernelInfo& info = engine_->program().kernels[static_cast<size_t>(step.instruction->kernel)];
   const NvtxRange range(info.name);
   Status status = device.launch(*step.kernel, {arguments_, step.dims, step.grid, step.boxes}, stream);

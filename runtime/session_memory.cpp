@@ -49,7 +49,17 @@ Status Session::reserve_arena(const Plan& plan) {
                       fmt::format("{} needed for {}; this session may use {}", human(plan.arena_bytes), what,
                                   human(options_.max_arena_bytes)));
   ++counters_.arena_growths;
-  return reserve(arena_, plan.arena_bytes, what, options_.max_arena_bytes);
+  INGOT_TRY(reserve(arena_, plan.arena_bytes, what, options_.max_arena_bytes));
+  return clear_counters();
+}
+
+/// Launches leave counters as they found them: at zero.
+Status Session::clear_counters() {
+  const uint64_t bytes = counter_bytes_of(engine_->program());
+  if (bytes == 0) return {};
+  const std::vector<char> zeros(bytes, 0);
+  INGOT_TRY(engine_->device()->copy_to_device(arena_.data(), zeros.data(), bytes, stream_.get()));
+  return engine_->device()->synchronize(stream_.get());
 }
 
 Result<Session::Plan*> Session::stage_inputs(const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,

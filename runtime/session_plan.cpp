@@ -11,6 +11,13 @@
 namespace ingot::runtime {
 namespace {
 
+Status add_to_arena(int64_t bytes, uint64_t& arena_bytes) {
+  const uint64_t rounded = align_up(static_cast<uint64_t>(std::max<int64_t>(bytes, 1)));
+  if (__builtin_add_overflow(arena_bytes, rounded, &arena_bytes))
+    return make_error(ErrorKind::OutOfMemory, "the arena's size does not fit in 64 bits");
+  return {};
+}
+
 std::string dims_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
 
 /// "x f32[N,3,224,224]": what the model wants of an input.
@@ -28,6 +35,12 @@ std::string expected(const Program& p, const Binding& b) {
 }
 
 }  // namespace
+
+uint64_t counter_bytes_of(const Program& program) {
+  const bool any = std::any_of(program.instructions.begin(), program.instructions.end(),
+                               [](const Instruction& in) { return in.part_bytes >= 0; });
+  return any ? static_cast<uint64_t>(lanes_of(program)) * kCounterBytes : 0;
+}
 
 Status Session::check_types(const std::vector<Tensor>& inputs) const {
   const Program& p = engine_->program();
@@ -117,14 +130,32 @@ Result<Session::Plan*> Session::plan_for(const std::vector<Dims>& input_dims) {
 
 Status Session::place_slots(Plan& plan) const {
   const Program& p = engine_->program();
+  // Counters come first: where they are does not depend on the shape.
+  plan.arena_bytes = counter_bytes_of(p);
   for (size_t i = 0; i < p.slots.size(); ++i) {
     const int64_t bytes = plan.lines[p.slots[i].bytes];
     if (bytes < 0) return invalid(fmt::format("arena slot {} has a negative size: the shape is impossible", i));
     plan.slot_offsets.push_back(plan.arena_bytes);
-    const uint64_t rounded = align_up(static_cast<uint64_t>(std::max<int64_t>(bytes, 1)));
-    if (__builtin_add_overflow(plan.arena_bytes, rounded, &plan.arena_bytes))
-      return make_error(ErrorKind::OutOfMemory, "the arena's size does not fit in 64 bits");
+    INGOT_TRY(add_to_arena(bytes, plan.arena_bytes));
   }
+  return {};
+}
+
+/// Launches of one lane follow each other, so they have the same memory for their parts of sums.
+Status Session::place_parts(Plan& plan) const {
+  std::vector<int64_t> most(static_cast<size_t>(engine_->lanes()), 0);
+  for (const Step& s : plan.steps)
+    if (s.parts && !s.empty) {
+      int64_t& bytes = most[static_cast<size_t>(s.instruction->lane)];
+      bytes = std::max(bytes, plan.lines[s.instruction->part_bytes]);
+    }
+  std::vector<uint64_t> offsets;
+  for (const int64_t bytes : most) {
+    offsets.push_back(plan.arena_bytes);
+    if (bytes > 0) INGOT_TRY(add_to_arena(bytes, plan.arena_bytes));
+  }
+  for (Step& s : plan.steps)
+    if (s.parts) s.parts = offsets[static_cast<size_t>(s.instruction->lane)];
   return {};
 }
 
@@ -177,23 +208,35 @@ Result<Session::Plan> Session::make_plan(std::vector<int64_t> symbols, const std
       for (ShapeRef d : in.dims) step.dims.push_back(plan.lines[d]);
       for (size_t g = 0; g < 3; ++g) step.grid[g] = plan.lines[in.grid[g]];
       for (const BoxMap& m : in.boxes) step.boxes.push_back(sizes_of(m, plan.lines));
+      if (in.part_bytes >= 0) step.parts = 0;
       step.empty = step.grid[0] <= 0 || step.grid[1] <= 0 || step.grid[2] <= 0;
     }
     plan.steps.push_back(std::move(step));
   }
+  INGOT_TRY(place_parts(plan));
   plan.lanes = worth_lanes(plan);
   return plan;
+}
+
+/// Whether a launch leaves the device room for another one. Of blocks with more than half of an SM's shared memory there is one an SM: three
+/// quarters of the SMs with one each are as good as all of them.
+static bool leaves_room(const std::array<int64_t, 3>& grid, int32_t shared_bytes, int64_t units) {
+  constexpr int32_t kHalf = 114 << 10;
+  const int64_t room = shared_bytes > kHalf ? units * 3 / 4 : 2 * units;
+  return grid[0] < room && grid[0] * grid[1] * grid[2] < room;
 }
 
 /// Lanes help where kernels leave the device room for each other: most of those off lane 0 have few blocks.
 bool Session::worth_lanes(const Plan& plan) const {
   if (!options_.lanes || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host()) return false;
-  const int64_t room = 2 * static_cast<int64_t>(engine_->device()->parallel_units());
+  const int64_t units = engine_->device()->parallel_units();
   int64_t small = 0, all = 0;
   for (const Step& step : plan.steps) {
     if (step.empty || step.instruction->lane == 0) continue;
     ++all;
-    small += step.grid[0] < room && step.grid[0] * step.grid[1] * step.grid[2] < room;
+    const int32_t kernel = step.instruction->kernel;
+    small += leaves_room(step.grid,
+                         kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes, units);
   }
   return all > 0 && 2 * small >= all;
 }

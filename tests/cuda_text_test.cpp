@@ -618,7 +618,8 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
   for (const MmaTile& x : mma_candidates(problem, machine)) {
     if (!x.boxes || x.row_teams > 0) continue;
     for (const Sample& sample : {dynamic_matmul(4096, 4096, 4096, DType::F16), residual_matmul(1, 4096, 4096, 4096, DType::F16)}) {
-      Schedule s = boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
+      Schedule s =
+          boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, {}).stages, x.in_turn);
       const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
       REQUIRE(emitted);
       check_compiles(sample, emitted.value(), {"sm_90a"});
@@ -628,8 +629,9 @@ TEST_CASE("every tile with boxes compiles without spills", "[nvrtc]") {
     changes.a_changes = true;
     if (const auto tiles = mma_candidates(changes, machine); std::find(tiles.begin(), tiles.end(), x) == tiles.end()) continue;
     const Sample gated = rows_matmul(4096, 4096, 4096, DType::F16, 64, true);
-    const auto emitted = emit_cuda(gated.kernel, cuda_traits(90),
-                                   boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn));
+    const auto emitted = emit_cuda(
+        gated.kernel, cuda_traits(90),
+        boxes(MultiplyUnit::F16, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, {}).stages, x.in_turn));
     REQUIRE(emitted);
     check_compiles(gated, emitted.value(), {"sm_90a"});
   }
@@ -650,7 +652,7 @@ TEST_CASE("every tile of f32 with boxes compiles without spills", "[nvrtc]") {
       problem.staging = staging;
       for (const MmaTile& x : mma_candidates(problem, machine)) {
         if (!x.boxes) continue;
-        Schedule s = boxes(unit, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, 1).stages, x.in_turn);
+        Schedule s = boxes(unit, x.m, x.n, x.warp_m, x.warp_n, completed(problem, machine, x, {}).stages, x.in_turn);
         const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
         REQUIRE(emitted);
         check_compiles(sample, emitted.value(), {"sm_90a"});

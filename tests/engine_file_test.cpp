@@ -63,7 +63,9 @@ Program sample() {
   i.grid = {3, 3, 3};
   i.bytes = 2;
   i.flops = 0;
-  p.instructions = {i};
+  Instruction divided = i;
+  divided.part_bytes = 2;
+  p.instructions = {i, divided};
   p.requirements = {{3, "always"}};
   return p;
 }

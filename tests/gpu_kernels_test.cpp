@@ -191,7 +191,7 @@ TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
     Schedule s;
     s.kind = Schedule::Kind::Tiles;
     s.unit = MultiplyUnit::F16;
-    s.tile = completed(problem, machine, x, 1);
+    s.tile = completed(problem, machine, x, {});
     s.threads = s.tile.threads();
     s.most_blocks = 2;  // several tiles for each
     auto emitted = emit_cuda(sample->kernel, gpu->traits, s);
@@ -274,6 +274,27 @@ TEST_CASE("sums over parts of rows, and what needs them, agree in every plan", "
       }
   jobs.check();
   CHECK(seen > 50);
+}
+
+TEST_CASE("products whose k blocks of the grid divide agree in every tile", "[gpu]") {
+  const Gpu* gpu = gpu_or_skip();
+  if (!gpu || gpu->traits.compute_capability != 90) return;
+  Jobs jobs(*gpu);
+  int seen = 0;
+  for (Sample one : {largest_of_rows(40, 10, 264, 4096, DType::F16), residual_matmul(1, 390, 264, 4096, DType::F16),
+                     conv(3, 136, 17, 15, 264, 3, 1, true, DType::F16)}) {
+    one.tolerance = 4e-3;  // long sums
+    const Sample* sample = jobs.add(std::move(one));
+    for (const RankedPlan& plan : rank_tiles(plan_kernel(sample->kernel, gpu->traits).kernel, gpu->traits, {})) {
+      if (plan.schedule.grid_k < 2) continue;
+      auto emitted = emit_cuda(sample->kernel, gpu->traits, plan.schedule);
+      if (!emitted) FAIL(emitted.error().to_string());
+      jobs.add(sample, std::move(emitted).value());
+      ++seen;
+    }
+  }
+  jobs.check();
+  CHECK(seen > 30);
 }
 
 TEST_CASE("products of f32 agree in every tile of boxes", "[gpu]") {

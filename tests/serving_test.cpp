@@ -2,6 +2,7 @@
 // failed runs, and the C API. Kernels are functions; devices are the CPU device and one whose streams are queues.
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "catch2/catch.hpp"
@@ -66,6 +67,35 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
+
+TEST_CASE("kernels that divide sums find their counters at zero, whatever ran before", "[divided]") {
+  constexpr int64_t kSteps = 3;
+  auto program = testing::sums_program(kSteps);
+  for (Instruction& in : program->instructions) in.part_bytes = program->values[0].bytes;
+  REQUIRE(program->verify());
+  int wrong = 0, launches = 0;
+  const auto add = [&](const std::vector<void*>& b, const std::vector<int64_t>& d) {
+    add_kernel(b.data(), d.data(), 0, (d[0] + 3) / 4, nullptr);
+    ++launches;
+    if (b.size() != 5) return void(++wrong);
+    const auto* counters = static_cast<const int32_t*>(b[3]);
+    for (int64_t i = 0; i < kCounters; ++i) wrong += counters[i] != 0;
+    // Parts lie in memory of their own.
+    const auto bytes = static_cast<size_t>(d[0]) * 4;
+    for (int i = 0; i < 4; ++i) wrong += b[static_cast<size_t>(i)] == b[4];
+    std::memset(b[4], 0x7f, bytes);
+  };
+  auto device = std::make_shared<testing::LazyDevice>(std::map<std::string, testing::LazyKernel>{{"Add", add}});
+  auto session = Session::create(Engine::create(program, device).value()).value();
+  for (const int64_t n : {5, 700, 2, 900, 5}) {
+    const Tensor x = rows(n, 1);
+    CHECK(right(session->run({x}), x, kSteps));
+  }
+  REQUIRE(session->trim());
+  CHECK(right(session->run({rows(7, 2)}), rows(7, 2), kSteps));
+  CHECK(wrong == 0);
+  CHECK(launches == 6 * kSteps);
+}
 
 TEST_CASE("a pipeline gives every request its own outputs", "[serving]") {
   for (unsigned seed = 1; seed <= 20; ++seed) {

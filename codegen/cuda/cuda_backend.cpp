@@ -44,7 +44,8 @@ Kernel with_group_rows(Kernel kernel) {
 }
 
 Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& target, const Schedule& schedule) {
-  const Kernel kernel = shares_keys(schedule) ? heads_as_rows(given) : with_row_values(given, schedule);
+  const Kernel kernel =
+      shares_keys(schedule) ? heads_as_rows(given) : with_divided_sums(with_row_values(given, schedule), schedule);
   const bool by_rows = schedule.tile.row_teams > 0;
   if (by_rows && !product_of_rows(kernel, element_of(schedule.unit)))
     return unsupported(fmt::format("kernel {} has rows that do not arrive and leave as they lie in memory", kernel.name));
@@ -73,6 +74,7 @@ Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& targ
   out.uses_i32 = fits_i32(kernel);
   out.schedule = schedule;
   out.boxes = box_maps(kernel, schedule);
+  out.part_bytes = launch.part_bytes;
   return out;
 }
 

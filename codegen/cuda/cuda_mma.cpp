@@ -41,8 +41,8 @@ void TilesPrinter::print_mma_plan() {
   out_.line(fmt::format("static constexpr int tile_m = {}, tile_n = {}, tile_k = {};", t.m, t.n, t.k));
   const int together = rows_together(contract_);
   out_.line(fmt::format("static constexpr int together = {}, step_m = {};", together, whole_rows(t.m, together)));
-  out_.line(fmt::format("static constexpr int warp_m = {}, warp_n = {}, k_warps = {}, cluster_k = {};", t.warp_m,
-                        t.warp_n, t.k_warps, schedule_.cluster_k));
+  out_.line(fmt::format("static constexpr int warp_m = {}, warp_n = {}, k_warps = {}, cluster_k = {}, grid_k = {};",
+                        t.warp_m, t.warp_n, t.k_warps, schedule_.cluster_k, schedule_.grid_k));
   out_.line(fmt::format("static constexpr int stages = {}, threads = {}, workers = {};", t.stages, schedule_.threads,
                         t.boxes ? t.groups() * 128 : schedule_.threads));
   out_.line(fmt::format("static constexpr int part_width = {}, row_values = {}, row_room = {};", contract_.parts.width,

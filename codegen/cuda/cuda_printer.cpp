@@ -20,9 +20,13 @@ CudaPrinter::CudaPrinter(const Kernel& kernel, const Schedule& schedule, bool i3
     expr_.reserve(word);
   }
   expr_.approximate = true;
-  for (const Buffer& b : kernel.buffers) {
+  // Behind the operands and results: what the blocks of this plan tell each other.
+  const size_t behind = kernel.buffers.size() - (schedule.grid_k > 1 ? 2 : 0);
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+    const Buffer& b = kernel.buffers[i];
     expr_.reserve(identifier_of(b.name));
-    expr_.approximate &= !b.is_output || b.type == DType::F16 || b.type == DType::BF16;
+    if (i >= behind) written_.insert(static_cast<int>(i));
+    else expr_.approximate &= !b.is_output || b.type == DType::F16 || b.type == DType::BF16;
   }
   each_access(kernel.body,
               [&](int buffer, const Expr&, bool is_store) { (is_store ? written_ : read_).insert(buffer); });

@@ -99,6 +99,7 @@ class RowsPrinter : public CudaPrinter {
   void share_among(const std::string& lane, int lanes, const std::vector<Axis>& axes, const Body& work,
                    const std::function<void()>& print_body);
   int lanes_of_sum(const Loop& s) const;
+  void finish_reduce(const Reduce& r, const std::string& acc);
   /// Each block of the cluster fills the scratch arrays of the loop by itself.
   bool is_repeated(const Loop& s) const;
   /// Blocks of the cluster store to each other's scratch arrays.

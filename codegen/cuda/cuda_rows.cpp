@@ -246,6 +246,11 @@ int RowsPrinter::lanes_of_sum(const Loop& s) const {
   const int width = widest_vector(kernel_, work, inner.var, inner.extent, schedule_.vector);
   int lanes = 1;
   while (lanes < 32 && lanes * 2 * width <= *length) lanes *= 2;
+  // Fewer sums than warps: several warps of a block share one. All sums are made in one pass, as its barriers want it.
+  const int block = schedule_.rows_per_block == 1 ? schedule_.threads : 0;
+  while (lanes >= 32 && sums && *sums * lanes * 2 <= sharers() && lanes * 2 <= block && block % (lanes * 2) == 0 &&
+         lanes * 2 * width <= *length)
+    lanes *= 2;
   return lanes;
 }
 
@@ -319,13 +324,18 @@ void RowsPrinter::reduce(const Reduce& r) {
   });
   if (lanes > 32) {
     const int scratch = shared_.reduce_offset + reductions_++ % 2 * kReduceScratchBytes;
-    out_.line(fmt::format("{0} = block_reduce<{1}>({0}, {2}{{}}, shared{3});", acc, lanes_per_row_, op_type(r),
-                          offset_text(scratch)));
+    out_.line(
+        fmt::format("{0} = block_reduce<{1}>({0}, {2}{{}}, shared{3});", acc, lanes, op_type(r), offset_text(scratch)));
+    if (grouped) return finish_reduce(r, acc);  // its barrier is inside of a loop whose accesses are still to come
     dirty_.clear();  // everyone has passed a barrier
     read_since_.clear();
   } else {
     out_.line(fmt::format("{0} = warp_reduce<{1}>({0}, {2}{{}});", acc, lanes, op_type(r)));
   }
+  finish_reduce(r, acc);
+}
+
+void RowsPrinter::finish_reduce(const Reduce& r, const std::string& acc) {
   if (!is_arg(r) && !r.init.same(identity_of(r.combine, r.value.type()))) {
     const std::string init = expr_.operand(r.init);
     out_.line(fmt::format("{} = {};", acc, combine_text(r.combine, r.value.type(), acc, init)));

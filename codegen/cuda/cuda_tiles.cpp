@@ -200,8 +200,11 @@ void TilesPrinter::print_entry() {
                                                        staged && staged->load.valid() ? "&map_3" : "nullptr",
                                                        details_.a_load.valid() ? "{args}" : "{}")
                                          : a + ", " + b;
-    out_.line(fmt::format("contraction_{}<Plan>({}, {}, batches, m_end, n_end, k_end, shared);",
-                          t.boxes ? "boxes" : t.warpgroups ? "wgmma" : "mma", operands, e));
+    out_.line(fmt::format("contraction_{}<Plan>({}, {}, batches, m_end, n_end, k_end, shared{});",
+                          t.boxes        ? "boxes"
+                          : t.warpgroups ? "wgmma"
+                                         : "mma",
+                          operands, e, schedule_.grid_k > 1 ? ", args.counters, args.parts" : ""));
   } else if (!details_.skinny) {
     out_.line(fmt::format("contraction_simt<Plan>({}, {}, {}, batches, m_end, n_end, k_end, shared);", a, b, e));
   } else {

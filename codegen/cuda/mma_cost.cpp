@@ -1,6 +1,7 @@
 #include "codegen/cuda/mma_cost.h"
 
 #include "codegen/cuda/plan_cuda.h"
+#include "runtime/program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -123,6 +124,20 @@ int mma_stage_bytes(const MmaTile& x, bool a_along_k, bool b_along_k, int elemen
 double tiles_of(const MmaProblem& p, const MmaTile& x) {
   return std::ceil(p.m / whole_rows(x.m, p.together)) * std::ceil(p.n / x.n) * p.batch;
 }
+bool may_divide(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
+  constexpr double kMemory = 16, kLong = 60e3;  // bytes in a cycle and SM; cycles
+  const double bytes = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch;
+  const double multiplies = p.m * p.n * p.k * p.batch / machine.group_multiplies / machine.sms,
+               memory = bytes / kMemory / machine.sms;
+  if (multiplies < memory && memory < kLong) return false;
+  if (!x.boxes || x.in_turn || x.row_teams > 0 || p.part_width > 0 || p.out_along_m || x.warp_n % kDividedColumns != 0)
+    return false;
+  MmaProblem most = p;
+  most.m = std::max(p.m, p.most_m);
+  most.n = std::max(p.n, p.most_n);
+  most.batch = std::max(p.batch, p.most_batch);
+  return tiles_of(most, x) * (x.warp_n / kDividedColumns) <= static_cast<double>(runtime::kCounters);
+}
 int box_chunk(const MmaTile& x) { return !x.split && x.warp_n % 64 == 0 && x.n <= 128 && x.groups() <= 2 ? 64 : 32; }
 Staging staging_of(const std::optional<StagedResults>& staged) {
   return !staged ? Staging::None : staged->load.valid() ? Staging::Inputs : Staging::Results;
@@ -181,14 +196,16 @@ MmaMachine mma_machine(const TargetTraits& target, MultiplyUnit unit) {
   return m;
 }
 
-/// INGOT_TILE: the tile, and behind an @ the cluster (0: any).
-static std::pair<std::string, int> forced_plan() {
+/// INGOT_TILE: the tile, and behind an @ or a % what shares k.
+static std::pair<std::string, Sharing> forced_plan() {
   const char* forced = std::getenv("INGOT_TILE");
   const std::string text = forced ? forced : "";
-  const size_t at = text.find('@');
-  return {text.substr(0, at), at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 1)};
+  const size_t at = text.find_first_of("@%");
+  if (at == std::string::npos) return {text, {0, 0}};
+  const int blocks = std::atoi(text.c_str() + at + 1);
+  return {text.substr(0, at), text[at] == '@' ? Sharing{blocks, 1} : Sharing{1, blocks}};
 }
-int forced_cluster() { return forced_plan().second; }
+Sharing forced_sharing() { return forced_plan().second; }
 
 std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machine) {
   std::vector<MmaTile> tiles;
@@ -221,10 +238,11 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& p, const MmaMachine& machi
   return tiles;
 }
 
-MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int cluster) {
+MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, Sharing sharing) {
   if (x.row_teams > 0) return x;
   x.k = step_of(p, x);
-  const double tiles = tiles_of(p, x) * cluster;
+  const int sharers = sharing.blocks();
+  const double tiles = tiles_of(p, x) * sharers;
   const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
   if (!x.warpgroups) {
     x.stages = std::clamp(std::min(machine.shared_limit, 100 << 10) / stage, 2, 4);  // two blocks on a large SM
@@ -233,13 +251,13 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, int
   const int blocks = std::min(blocks_by_registers(x, p.element, p.window),
                               static_cast<int>(std::max(1.0, std::ceil(tiles / machine.sms))));
   if (x.boxes) {
-    const int all = box_shared_bytes(x, p.element, p.staging, p.staged_size, cluster);
-    const int rows = 16 + row_value_bytes(x, p.row_values, cluster);
+    const int all = box_shared_bytes(x, p.element, p.staging, p.staged_size, sharers);
+    const int rows = 16 + row_value_bytes(x, sharing.grid > 1 ? 0 : p.row_values, sharing.cluster);
     const int most = machine.shared_limit / blocks - 1024 - rows - (all - x.stages * (stage + 16));
     x.stages = std::clamp(most / (stage + 16), 2, 12);
     return x;
   }
-  const int steps = static_cast<int>(std::ceil(p.k / cluster / x.k)),
+  const int steps = static_cast<int>(std::ceil(p.k / sharers / x.k)),
             least = steps == 1 && p.k_known ? 1 : 2 + x.overlap;
   x.stages = std::clamp((machine.shared_limit / blocks - 1024) / stage, least, 8);
   x.stages = steps == 1 && p.k_known ? 1 : std::clamp(steps + x.overlap, least, x.stages);
@@ -253,34 +271,41 @@ namespace {
 /// L2 and memory shares those. Fitted to three sweeps on an H200, each with 10 to 20 tiles: 60 products and convolutions of four models
 /// one by one, 20 products of four models while the card was at its power limit, and 45 products of five models at batch 1 (and 64) with
 /// clusters. What it chooses takes 2%, 1% and 4% longer in sum than the best.
-double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x, int cluster) {
+double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x, Sharing sharing) {
   constexpr double kL2 = 45, kMemory = 20, kFilledRow = 12, kWarpIssue = 0.67, kMostIssue = 0.77, kGap = 820;
   constexpr double kCopies = 1.19;  // what copies cost beside all else that passes through shared memory
   // One tile for each block: all begin with the same rows and columns, and what several SMs ask for at a time leaves L2 once. Blocks
   // of a cluster ask for different parts of k.
   constexpr double kCopiesOfOne = 0.72, kL2OfOne = 76, kL2OfCluster = 22, kLatency = 2200, kMeet = 620,
                    kOtherBlocks = 27, kChange = 470;
+  // Where they are of the grid, blocks with the same part of k run side by side. Their sums go through L2, and their counters.
+  constexpr double kL2OfGrid = 60, kParts = 16, kCount = 4500, kDoubt = 1.05;
   constexpr double kLaunch = 2360, kThread = 5.1;
-  const double tiles = tiles_of(p, x) * cluster, rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
-  const double k = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / cluster) * x.k;
-  const bool staged = cluster == 1 && staged_buffers(x, p.staging, p.staged_size) > 0;
-  // Four warpgroups get in each other's way.
+  const int cluster = sharing.cluster, sharers = sharing.blocks();
+  const double tiles = tiles_of(p, x) * sharers, rounds = std::ceil(tiles / machine.sms), results = x.m * x.n;
+  const double k = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / sharers) * x.k;
+  const bool staged = sharers == 1 && staged_buffers(x, p.staging, p.staged_size) > 0;
+  // Four warpgroups get in each other's way; three do not where a block has one tile.
   // Between two steps of f32 or f8 a warpgroup adds its sums; another one may multiply meanwhile.
   const bool alone = x.groups() / x.teams() == 1;
   const double gaps = p.split ? k / x.k * (alone ? 250 : 100) : p.settles ? k / x.k * (alone ? 150 : 60) : 0;
-  const double multiplies = results * k / machine.group_multiplies * (x.groups() > 2 ? 1.35 : 1.0) + gaps;
+  const double multiplies =
+      results * k / machine.group_multiplies * (x.groups() > (sharing.grid > 1 ? 3 : 2) ? 1.35 : 1.0) + gaps;
   const double reads_b = p.split ? 3.0 / 64 : 1.0 / 64, passes_b = p.split ? 3 : 1;
   const double copies = (results * (reads_b + 1.0 / x.warp_n) + x.m + x.n * passes_b) * k * p.element;
   const double bytes = std::max(p.staged_size, 2);  // pairs of bytes take as long
   const double passes = results * (!staged ? 19 : bytes * (p.staging == Staging::Inputs ? 4 : 2));
   const double operands = (std::min<double>(x.m, p.m) * p.a.bytes + x.n * p.b.bytes) * k,
-               moved = results * p.result_bytes / cluster;
+               moved = results * p.result_bytes / sharers;
   const double filled = kFilledRow * p.partial_steps * (x.m + x.n);
   // Instructions, half of the issue slots; and a warp waits for its own in each step.
   const double changes =
       !p.a_changes ? 0 : std::max(x.m * k * (6 + p.a.gather * 32) / 128, k / x.k * kChange);  // instructions, half of the issue slots
   const bool one = rounds == 1;
-  const double l2 = cluster > 1 ? kL2OfCluster * machine.sms / std::min(tiles, machine.sms) : one ? kL2OfOne : kL2;
+  const double l2 = cluster > 1        ? kL2OfCluster * machine.sms / std::min(tiles, machine.sms)
+                    : sharing.grid > 1 ? kL2OfGrid
+                    : one              ? kL2OfOne
+                                       : kL2;
   const double costs = one && cluster == 1 ? kCopiesOfOne : kCopies;
   const double in_flight = x.stages * (std::min<double>(x.m, p.m) + x.n) * x.k * p.element;
   const double main = std::max({multiplies, copies * std::min(costs, 1.0) / machine.shared_bytes, filled, operands / l2,
@@ -289,22 +314,27 @@ double box_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile&
   // Blocks that share a tile put their sums in shared memory, wait for each other, and add up a part each.
   const double met = cluster > 1 ? results * (8 / machine.shared_bytes + 4.0 * (cluster - 1) / cluster / kOtherBlocks) +
                                        cluster * kMeet
-                                 : 0;
-  const double stored = results * work / cluster / (128 * std::min(kWarpIssue * team, kMostIssue)) + met;
+                     : sharing.grid > 1 ? results * 8 * (sharers - 1) / sharers / kParts + kCount
+                                        : 0;
+  const double stored = results * work / sharers / (128 * std::min(kWarpIssue * team, kMostIssue)) + met;
   const double all = (p.m * p.k / p.reuse * p.a.bytes + p.n * p.k * p.b.bytes) * p.batch / tiles + moved;
   const double shared =
       std::max({(costs * copies + passes) / machine.shared_bytes, (operands + moved) / l2, all / kMemory});
+  const double started = kLaunch + kThread * x.threads();
+  // What comes behind the products of the only tile is hidden by nothing. Where that gains little, other ways are better known.
+  if (sharing.grid > 1) return kDoubt * (rounds * (std::max(main, shared) + stored + kGap) + started);
   const double residents = x.in_turn ? 2 : std::min<double>(blocks_by_registers(x, p.element, false), rounds);
   const double busy = std::max({main, shared, (main + stored + kGap) / residents});
-  return rounds * busy + std::max(main + stored - busy, 0.0) + kLaunch + kThread * x.threads();
+  return rounds * busy + std::max(main + stored - busy, 0.0) + started;
 }
 
 }  // namespace
 
-double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, int cluster) {
+double estimated_cycles(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, Sharing sharing) {
   if (tile.row_teams > 0) return rows_cycles(p, machine, tile);
-  if (tile.boxes) return box_cycles(p, machine, completed(p, machine, tile, cluster), cluster);
-  const MmaTile x = completed(p, machine, tile, cluster);
+  const MmaTile x = completed(p, machine, tile, sharing);
+  if (tile.boxes) return box_cycles(p, machine, x, sharing);
+  const int cluster = sharing.cluster;
   const double tiles = tiles_of(p, x);
   const double blocks = std::ceil(tiles * cluster / machine.sms);  // on that SM
   const double k = std::ceil(p.k / cluster / x.k) * x.k;

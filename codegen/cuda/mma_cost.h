@@ -28,9 +28,17 @@ enum class Staging { None, Results, Inputs };
 
 Staging staging_of(const std::optional<StagedResults>& staged);
 
+/// Blocks that share the k of a tile: those of a cluster, or, without being one, of the grid.
+struct Sharing {
+  int cluster = 1, grid = 1;
+  int blocks() const { return cluster * grid; }
+  bool operator==(const Sharing&) const = default;
+};
+
 /// A contraction with numbers for extents.
 struct MmaProblem {
   double m = 1, n = 1, k = 1, batch = 1;
+  double most_m = 0, most_n = 0, most_batch = 0;  // that the form is ever launched for; 0: as they are
   int part_width = 0;       // columns whose sums are stored, too: a tile has whole parts
   int row_values = 0;       // floats that results need of their row
   int together = 1;         // rows that are combined before the epilogue: a tile computes whole groups of them
@@ -56,15 +64,19 @@ struct MmaProblem {
 };
 
 /// The tiles that fit operands and machine; k and stages are still open. INGOT_TILE=64x128/64x64 ("o" behind it: overlap, "b": boxes, "t": boxes in turn),
-/// or rows64, leaves only that one where it fits, and "@4" behind it a cluster of four blocks: for measurements.
+/// or rows64, leaves only that one where it fits, and "@4" behind it a cluster of four blocks, "%4" four of the grid: for measurements.
 std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine& machine);
-/// The cluster that INGOT_TILE asks for; 0: none.
-int forced_cluster();
+/// The sharing that INGOT_TILE asks for; 0 blocks: none.
+Sharing forced_sharing();
 /// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.
-MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, int cluster);
+MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, Sharing sharing);
 double tiles_of(const MmaProblem& problem, const MmaTile& tile);
+/// The blocks of the grid can share the k of such tiles (prelude/divided_sums.cuh): their counters suffice. And it may be of use: a
+/// product bound by memory needs no more SMs than the blocks of clusters are on, unless it is so long that what follows its main loop
+/// does not count.
+bool may_divide(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile);
 /// Cycles of the busiest SM.
-double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile, int cluster);
+double estimated_cycles(const MmaProblem& problem, const MmaMachine& machine, const MmaTile& tile, Sharing sharing);
 
 /// Tiles of a product of rows (product_of_rows.cpp), complete, with what they need of shared memory, and their cycles.
 std::vector<MmaTile> rows_tiles(const MmaProblem& problem, const MmaMachine& machine);

@@ -350,9 +350,12 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   if (!d.skinny && s.unit != MultiplyUnit::Simt) {
     const Expr of_rows = d.rows ? d.rows->tiles(m, s.tile.m) : ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c))));
     const Expr tiles = of_rows * ceil_div(n, Expr(s.tile.n));
-    launch.grid[0] = !s.tile.boxes ? tiles * s.cluster_k : s.cluster_k > 1 ? tiles * batches * s.cluster_k : min(tiles * batches, Expr(s.most_blocks));
+    launch.grid[0] = !s.tile.boxes       ? tiles * s.cluster_k
+                     : sharers_of(s) > 1 ? tiles * batches * sharers_of(s)
+                                         : min(tiles * batches, Expr(s.most_blocks));
     if (s.tile.boxes) launch.grid[2] = 1;
     launch.grid[0] = in_form(launch.grid[0], s, m * n * batches);
+    if (s.grid_k > 1) launch.part_bytes = simplify(tiles * batches * (int64_t{s.grid_k} * s.tile.m * s.tile.n * 4));
     return launch;
   }
   if (!d.skinny) {

@@ -74,6 +74,13 @@ void mma_details(const Kernel& kernel, const Schedule& schedule, TileDetails& de
 /// What the operands are in shared memory: I8 stands for bytes of either sign, F8E4M3 for both kinds of f8.
 DType element_of(MultiplyUnit unit);
 
+/// Blocks of the grid divide the k of a tile (prelude/divided_sums.cuh): columns of a warpgroup's tile that are finished at a time. Of
+/// such a plan the kernel takes the counters and the memory for parts behind its buffers.
+constexpr int kDividedColumns = 16;
+Kernel with_divided_sums(Kernel kernel, const Schedule& schedule);
+/// Blocks that have parts of the same tile.
+inline int sharers_of(const Schedule& s) { return s.cluster_k * s.grid_k; }
+
 /// How many rows are combined before the epilogue: 1 without groups. And the rows of a tile that are whole groups.
 int rows_together(const Contract& contract);
 int whole_rows(int tile_m, int together);
@@ -149,6 +156,7 @@ Contract score_product(const Attend& attend);
 Contract value_product(const Attend& attend);
 
 struct CudaLaunch {
+  Expr part_bytes;  // EmittedKernel::part_bytes
   std::array<Expr, 3> grid{1, 1, 1};  // over the kernel's dims; with a 0 in it there is nothing to launch
   int threads = 1;
   int shared_bytes = 0;

@@ -11,6 +11,7 @@
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
 #include "compiler/ops/operands.h"
+#include "runtime/program.h"
 
 namespace ingot {
 
@@ -21,6 +22,7 @@ constexpr int64_t kGuess = 512;  // of an extent that is no function of the dims
 constexpr int64_t kSmallDim = 1, kLargeDim = 64, kLargestDim = 4096;
 constexpr int kTableBytes = 16;  // of an entry: up to four 32-bit indices
 constexpr double kManyResults = 4 << 20;
+constexpr int kMostOfGrid = 8, kLeastOfGrid = 4;  // blocks of the grid that share a tile, and steps of k of each
 constexpr int kMostShared =
     128 * 64;  // results of a tile whose k a cluster shares: of larger ones an SM has no second block
 
@@ -112,6 +114,13 @@ Kernel with_row_values(Kernel kernel, const Schedule& s) {
   return kept ? kernel : rows_in_epilogue(std::move(kernel));
 }
 
+Kernel with_divided_sums(Kernel kernel, const Schedule& s) {
+  if (s.grid_k == 1) return kernel;
+  kernel.buffers.push_back({"counters", DType::I32, {Expr(runtime::kCounters)}, true});
+  kernel.buffers.push_back({"parts", DType::F32, {Expr(1)}, true});
+  return kernel;
+}
+
 /// Rows of A in a box: those of a tile, or fewer where the product has fewer; whole groups.
 static int box_rows(const Contract& c, int tile_m, bool window) {
   const int together = rows_together(c), most = whole_rows(tile_m, together);
@@ -186,14 +195,14 @@ void mma_details(const Kernel& kernel, const Schedule& s, TileDetails& d) {
     return;
   }
   if (t.boxes) {
-    auto staged = s.cluster_k > 1 ? std::nullopt : staged_results(kernel);
+    auto staged = sharers_of(s) > 1 ? std::nullopt : staged_results(kernel);
     const Staging staging = staging_of(staged);
     const int result = staged ? staged->size : 2;
     if (staged_buffers(t, staging, result) > 0) {
       d.staged = std::move(staged);
       d.e_vector = 2;
     }
-    d.row_room = (box_shared_bytes(t, size, staging, result, s.cluster_k) + 15) / 16 * 16;
+    d.row_room = (box_shared_bytes(t, size, staging, result, sharers_of(s)) + 15) / 16 * 16;
     d.shared_bytes = d.row_room + row_bytes(c, s);
     d.window = operand_window(kernel, element);
     d.a_rows = box_rows(c, t.m, d.window.has_value());
@@ -232,16 +241,30 @@ void set_extents(MmaProblem& p, const Kernel& kernel, int64_t dim) {
 
 struct Choice {
   MmaTile tile;
-  int cluster = 1;
+  Sharing sharing;
   double cycles = 0;  // 0: none
 };
-/// The largest number of blocks that may share the k of a tile. With boxes, each has one tile, and its results in place of the ring.
-int most_that_share(const MmaMachine& machine, const MmaTile& x) {
-  if (!machine.clusters || x.in_turn || x.row_teams > 0) return 1;
-  return x.boxes || x.m * x.n <= kMostShared ? 8 : 1;
+/// The numbers of blocks that may share the k of a tile. With boxes, each has one tile, and its results in place of the ring.
+std::vector<Sharing> ways_to_share(const MmaProblem& p, const MmaMachine& machine, const MmaTile& x) {
+  std::vector<Sharing> ways{{}};
+  const bool by_cluster = machine.clusters && !x.in_turn && x.row_teams == 0 && (x.boxes || x.m * x.n <= kMostShared);
+  for (int blocks = 2; by_cluster && blocks <= 8; blocks *= 2) ways.push_back({blocks, 1});
+  for (int blocks = 2; may_divide(p, machine, x) && blocks <= kMostOfGrid; ++blocks) ways.push_back({1, blocks});
+  return ways;
 }
 bool holds_results(const MmaTile& x, const MmaProblem& p) {
-  return mma_result_bytes(x, false) <= x.stages * mma_stage_bytes(x, true, true, p.element);
+  constexpr int kFlags = 128;  // of prelude/divided_sums.cuh
+  return mma_result_bytes(x, false) + kFlags <= x.stages * mma_stage_bytes(x, true, true, p.element);
+}
+/// Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
+bool is_worth_sharing(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, Sharing sharing,
+                      bool boxes) {
+  const MmaTile x = completed(p, machine, tile, sharing);
+  // An SM group (GPC) has 14 to 18 SMs, which larger clusters do not fill: with more, some would wait for a second turn.
+  const double part = sharing.grid > 1 ? 1 : boxes && sharing.cluster > 2 ? 0.91 : 0.97;
+  const double least = sharing.grid > 1 ? kLeastOfGrid : 2;
+  if (tiles_of(p, x) * sharing.blocks() > part * machine.sms || p.k < sharing.blocks() * least * x.k) return false;
+  return !x.boxes || holds_results(x, p);
 }
 /// The candidates, in their order.
 std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
@@ -251,38 +274,34 @@ std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
       std::any_of(tiles_that_fit.begin(), tiles_that_fit.end(), [](const MmaTile& x) { return x.boxes; });
   for (const MmaTile& x : tiles_that_fit) {
     if (p.part_width > 0 && x.n % p.part_width != 0) continue;
-    // Where there are boxes, tiles of warps are only for products whose k is shared.
-    const int first = boxes && !x.warpgroups ? 2 : 1;
-    for (int cluster = first; cluster <= most_that_share(machine, x); cluster *= 2) {
+    for (const Sharing sharing : ways_to_share(p, machine, x)) {
+      const bool alone = sharing.blocks() == 1;
+      // Where there are boxes, tiles of warps are only for products whose k is shared.
+      if (alone && boxes && !x.warpgroups) continue;
       // Parts of rows are added up by those that store by TMA, or in the tile of results.
-      if (p.part_width > 0 && cluster == 1 && x.boxes && staged_buffers(x, p.staging, p.staged_size) == 0) continue;
-      // Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
-      const double tiles = tiles_of(p, x);
-      const double step = completed(p, machine, x, cluster).k;
-      // An SM group (GPC) has 14 to 18 SMs, which larger clusters do not fill: with more, some would wait for a second turn.
-      const double blocks = (boxes && cluster > 2 ? 0.91 : 0.97) * machine.sms;
-      if (cluster > 1 && (tiles * cluster > blocks || p.k < cluster * 2.0 * step)) break;
-      if (cluster > 1 && x.boxes && !holds_results(completed(p, machine, x, cluster), p)) break;
-      choices.push_back({x, cluster, estimated_cycles(p, machine, x, cluster)});
+      if (alone && p.part_width > 0 && x.boxes && staged_buffers(x, p.staging, p.staged_size) == 0) continue;
+      if (!alone && !is_worth_sharing(p, machine, x, sharing, boxes)) continue;
+      choices.push_back({x, sharing, estimated_cycles(p, machine, x, sharing)});
     }
   }
-  const int forced = forced_cluster();
-  const auto differs = [&](const Choice& x) { return x.cluster != forced; };
-  if (forced && !std::all_of(choices.begin(), choices.end(), differs)) std::erase_if(choices, differs);
+  const Sharing forced = forced_sharing();
+  const auto differs = [&](const Choice& x) { return x.sharing != forced; };
+  if (forced.blocks() && !std::all_of(choices.begin(), choices.end(), differs)) std::erase_if(choices, differs);
   return choices;
 }
 Choice choose(const MmaProblem& p, const MmaMachine& machine) {
   Choice best;
   for (const Choice& x : choices_of(p, machine))
     if (best.cycles == 0 || x.cycles < best.cycles) best = x;
-  best.tile = completed(p, machine, best.tile, best.cluster);
+  best.tile = completed(p, machine, best.tile, best.sharing);
   return best;
 }
 
 Schedule with(Schedule s, const Choice& choice, const MmaMachine& machine) {
   s.tile = choice.tile;
   s.threads = choice.tile.threads();
-  s.cluster_k = choice.cluster;
+  s.cluster_k = choice.sharing.cluster;
+  s.grid_k = choice.sharing.grid;
   if (s.tile.boxes) s.most_blocks = static_cast<int>(machine.sms) * blocks_by_registers(s.tile, 2, false);
   return s;
 }
@@ -294,13 +313,17 @@ int64_t results_at(const Kernel& kernel, MmaProblem p, int64_t dim) {
 }
 double cycles_at(const Kernel& kernel, const MmaMachine& machine, MmaProblem p, const Choice& choice, int64_t dim) {
   set_extents(p, kernel, dim);
-  return estimated_cycles(p, machine, choice.tile, choice.cluster);
+  return estimated_cycles(p, machine, choice.tile, choice.sharing);
 }
 
 /// Forms for few results, for dims of kLargeDim, and for many, and from where on each is faster than the one before.
 std::vector<Schedule> plan_forms(const Kernel& kernel, const MmaMachine& machine, MmaProblem p, const Schedule& s) {
   int64_t many = kLargeDim;
   while (many < kLargestDim && results_at(kernel, p, many) < kManyResults) many *= 2;
+  set_extents(p, kernel, many);
+  p.most_m = p.m;
+  p.most_n = p.n;
+  p.most_batch = p.batch;
   std::vector<Schedule> forms;
   Choice last;
   int64_t last_dim = 0;
@@ -308,7 +331,7 @@ std::vector<Schedule> plan_forms(const Kernel& kernel, const MmaMachine& machine
     if (dim == last_dim) continue;
     set_extents(p, kernel, dim);
     const Choice best = choose(p, machine);
-    if (!forms.empty() && best.tile == last.tile && best.cluster == last.cluster) continue;
+    if (!forms.empty() && best.tile == last.tile && best.sharing == last.sharing) continue;
     Schedule form = with(s, best, machine);
     if (!forms.empty()) {
       int64_t from = last_dim;
@@ -385,7 +408,7 @@ std::vector<RankedPlan> rank_mma(const Kernel& kernel, const TargetTraits& targe
   set_extents(p, kernel, at);
   std::vector<RankedPlan> plans;
   for (Choice& x : choices_of(p, machine)) {
-    x.tile = completed(p, machine, x.tile, x.cluster);
+    x.tile = completed(p, machine, x.tile, x.sharing);
     plans.push_back({with(s, x, machine), x.cycles});
   }
   return plans;

@@ -23,7 +23,7 @@ int structure_of(const Schedule& s) {
   const MmaTile& t = s.tile;
   if (s.kind != Schedule::Kind::Tiles || s.unit == MultiplyUnit::Simt) return s.tile.boxes + 2 * shares_keys(s) * s.cluster_k;
   const int by = t.row_teams > 0 ? 5 : !t.boxes ? t.warpgroups ? 1 + t.overlap : 0 : t.in_turn ? 3 : 4;
-  return by * 3 + (s.cluster_k > 1 ? 1 : t.k_warps > 1 ? 2 : 0);
+  return by * 3 + (s.cluster_k > 1 ? 1 : t.k_warps > 1 || s.grid_k > 1 ? 2 : 0);
 }
 
 std::vector<RankedPlan> ranked(const PlannedKernel& planned, const TargetTraits& target, const DimValues& at) {
@@ -58,7 +58,8 @@ size_t form_for(const std::vector<Schedule>& forms, int64_t results, bool few) {
 bool same_plan(const Schedule& a, const Schedule& b) {
   const auto numbers = [](const Schedule& s) {
     return std::tuple(s.kind, s.threads, s.vector, s.points_per_thread, s.rows_per_block, s.tile_m, s.tile_n, s.tile_k,
-                      s.thread_m, s.thread_n, s.stages, s.split_k, s.unit, s.cluster_k, s.most_blocks, s.shared_weights);
+                      s.thread_m, s.thread_n, s.stages, s.split_k, s.unit, s.cluster_k, s.grid_k, s.most_blocks,
+                      s.shared_weights);
   };
   return numbers(a) == numbers(b) && a.tile == b.tile;
 }

@@ -97,7 +97,8 @@ static std::string way_of(const Schedule& s) {
              (s.tile.k_warps > 1 ? fmt::format(", keys divided among {} warps and {} blocks", s.tile.k_warps, s.cluster_k) : "");
     case Schedule::Kind::Tiles:
       if (s.unit != MultiplyUnit::Simt)
-        return fmt::format("tiles {} {} threads={} cluster_k={}", name_of(s.unit), to_string(s.tile), s.threads, s.cluster_k);
+        return fmt::format("tiles {} {} threads={} cluster_k={}{}", name_of(s.unit), to_string(s.tile), s.threads,
+                           s.cluster_k, s.grid_k > 1 ? fmt::format(" grid_k={}", s.grid_k) : "");
       return fmt::format("tiles {}x{}x{} thread {}x{} threads={} stages={} split_k={}", s.tile_m, s.tile_n, s.tile_k, s.thread_m,
                          s.thread_n, s.threads, s.stages, s.split_k);
   }

@@ -143,6 +143,8 @@ struct Schedule {
                                  // k vectors of channels of a block that has whole lines (0: blocks have whatever follows)
   bool shared_weights = false;   // Window: each thread has its weights in shared memory, and not in registers
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
+  int grid_k =
+      1;  // tensor cores with boxes: blocks that divide the k of a tile, whose parts of the sums meet in memory
   // Tiles with extents known at run time only come in forms: this one is launched for [from, below) results (0: no limit).
   int64_t from = 0, below = 0;
   int most_blocks = 0;           // tensor cores with boxes: blocks of a launch, which go on from tile to tile

@@ -95,6 +95,7 @@ BuiltKernel name_cuda(const Kernel& kernel, const EmittedKernel& emitted) {
   built.info.tensor_cost = tensor_cost(emitted.schedule);
   built.grid = emitted.grid;
   built.boxes = emitted.boxes;
+  built.part_bytes = emitted.part_bytes;
   return built;
 }
 

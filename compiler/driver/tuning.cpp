@@ -343,6 +343,7 @@ Result<runtime::Program> program_of_launch(const Kernel& kernel, const BuiltKern
   in.bytes = INGOT_TRY(line(kernel_bytes(kernel)));
   in.flops = INGOT_TRY(line(kernel_flops(kernel)));
   for (const BoxMap& map : built.boxes) in.boxes.push_back(INGOT_TRY(lower_box(map, line)));
+  if (built.part_bytes.valid()) in.part_bytes = INGOT_TRY(line(built.part_bytes));
   p.instructions = {in};
   INGOT_TRY(p.verify());
   return p;

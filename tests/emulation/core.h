@@ -91,6 +91,7 @@ struct Fiber {
   u32 wait_addr, wait_arg;
   u32 wg_ops, wg_groups, wg_fence, wg_waits;  // wgmma: issued, committed, fences seen, waits seen
   u32 cluster_phase;
+  u64 fenced;  // stores of its block to global memory that its last fence_gpu covers
   bool cluster_armed, timed;  // armed: arrived, not yet waited; timed: inside try_wait
   std::vector<AsyncOp*> bulk_open;
   std::vector<BulkGroup> bulk;
@@ -150,6 +151,7 @@ struct Cta {
   uint3 bid;
   u32 rank, agent0, threads, live;
   u32 limit, statics;
+  u64 stores = 0;  // to global memory
   Shadow* sh;
   std::vector<Warp*> warps;
   NamedBar bars[16];

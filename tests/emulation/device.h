@@ -97,6 +97,8 @@ void emu_ld_shared(u32 a, void* out, int bytes, int cta);  // cta -1: the own on
 void emu_st_shared(u32 a, const void* v, int bytes, int cta = -1);
 void emu_ld_global(const void* p, void* out, int bytes);
 void emu_st_global(void* p, const void* v, int bytes);
+void emu_fence_gpu();
+int emu_count_up(int* counter);
 void emu_bar(int id, int threads, int wait);  // threads 0: the whole CTA
 void emu_warp_sync();
 void emu_cluster_arrive();

@@ -22,6 +22,8 @@ void keep_entry_points() {
       reinterpret_cast<const void*>(&emu_cp_async_wait),
       reinterpret_cast<const void*>(&emu_elect),
       reinterpret_cast<const void*>(&emu_fence_mbar_init),
+      reinterpret_cast<const void*>(&emu_count_up),
+      reinterpret_cast<const void*>(&emu_fence_gpu),
       reinterpret_cast<const void*>(&emu_fence_proxy_async),
       reinterpret_cast<const void*>(&emu_from_f16),
       reinterpret_cast<const void*>(&emu_ld_global),

@@ -257,6 +257,39 @@ TEST_CASE("faults where blocks of a cluster share k", "[emulated]") {
   for (const Fault& fault : faults) plant(dynamic_matmul(30, 72, 1416, DType::F16), fault, &schedule);
 }
 
+TEST_CASE("faults where blocks of the grid divide k", "[emulated]") {
+  constexpr const char* kDivided = "prelude/divided_sums.cuh";
+  Schedule schedule = one_block_of({.m = 128,
+                                    .n = 64,
+                                    .k = 64,
+                                    .warp_m = 64,
+                                    .warp_n = 64,
+                                    .stages = 4,
+                                    .warpgroups = true,
+                                    .overlap = true,
+                                    .boxes = true});
+  schedule.grid_k = 3;
+  const Fault faults[] = {
+      {"all blocks multiply the same part of k", kBoxes, "share(steps, tiles);", "share(steps);", "wrong"},
+      {"a part counts before all warps have stored it", kDivided, "workers_sync<Plan>();  // the stores",
+       "// the stores", "shared-race"},
+      {"other blocks may not see what counts", kDivided, "fence_gpu();\n        mine = count_up", "mine = count_up",
+       "missing-fence"},
+      {"counters are not at zero for the next launch", kDivided, "if (mine) stg(counter(s), 0);", "", "wrong"},
+      {"an owner that gives up leaves nothing", kDivided, "put_parts(product, left);", "", "wrong"},
+      {"a block takes another one's part for its own", kDivided, "p == (int)part", "p == 0", "wrong"},
+      {"sums are stored before all are there", kDivided, "add_up(product, strips);\n    workers_sync<Plan>();",
+       "add_up(product, strips);", "wrong"},
+      {"a strip lies where another one does", kDivided, "kStrips + strip) * kPieces", "kStrips) * kPieces", "wrong"},
+  };
+  for (const Fault& fault : faults) plant(dynamic_matmul(30, 72, 1416, DType::F16), fault, &schedule);
+  plant(largest_of_rows(11, 14, 136, 200, DType::F16),
+        {"rows are combined before all have their values", kDivided,
+         "sts(place + v * 4, values[v]);\n    });\n    workers_sync<Plan>();",
+         "sts(place + v * 4, values[v]);\n    });", "shared-race"},
+        &schedule);
+}
+
 TEST_CASE("faults in products of 8 bits", "[emulated]") {
   Schedule schedule = one_block_of({.m = 64,
                                     .n = 64,
@@ -566,6 +599,10 @@ TEST_CASE("faults in groups of rows and in stages", "[emulated]") {
   const Sample stages = two_small_products(3, 72, 20, 33);
   plant(stages, {"the second product reads the first too early", "", "cta_sync();\n", "", "shared-race"});
   plant(stages, {"sums behind the last are stored", "", " && mine)", ")", "race"});
+  plant(two_small_products(2, 4096, 4, 33), {"warps add up what others have not left yet", "prelude/reduce.cuh",
+                                             "kReduceSlot, v);\n    cta_sync();", "kReduceSlot, v);", "shared-race"});
+  plant(two_small_products(40, 4096, 4, 33), {"warps add up another sum", "prelude/reduce.cuh",
+                                              "first = threadIdx.x / Threads * kWarps;", "first = 0;", "wrong"});
   const Sample by_cluster = two_small_products(2, 520, 40, 250);
   plant(by_cluster, {"a block reads what another one still writes", "", "  cluster_sync();\n", "", "shared-race"});
   plant(by_cluster, {"a block tells only the first one", "", "sts_all<8, float>", "sts_all<1, float>", "uninitialised"});

@@ -122,6 +122,25 @@ extern "C" void emu_st_global(void* p, const void* v, int bytes) {
     return;
   }
   std::memcpy(p, v, bytes);
+  ++me().warp->cta->stores;
+}
+extern "C" void emu_fence_gpu() {
+  HERE();
+  me().fenced = me().warp->cta->stores;
+}
+/// Says that all stores of the block so far are done: a barrier and a fence must come between them and this.
+extern "C" int emu_count_up(int* counter) {
+  HERE();
+  const Buffer* a = find_alloc(counter, sizeof *counter);
+  if (!a) {
+    fault("global-out-of-bounds", "a counter, %s", near_alloc(counter).c_str());
+    return 0;
+  }
+  check_late(a, *me().warp, "counting in");
+  if (me().fenced != me().warp->cta->stores)
+    fault("missing-fence", "counted in '%s' while other blocks may not see %llu stores of this block", a->name.c_str(),
+          me().warp->cta->stores - me().fenced);
+  return (*counter)++;
 }
 
 }  // namespace ingot::emulation

@@ -70,7 +70,7 @@ class DeviceBuffers {
       api.mem_alloc(&p, std::max<size_t>(contents[i].bytes(), 1));
       const Buffer& b = kernel.buffers[i];
       // What lies beside a part must be what it was.
-      if (!b.is_output || b.part.valid()) api.memcpy_htod_async(p, contents[i].data(), contents[i].bytes(), nullptr);
+      if (!b.is_output || b.part.valid()) put(p, contents[i]);
       if (&api == &emulation::emulated_driver()) {
         emulation::describe(reinterpret_cast<void*>(p), b.name.c_str(), !b.is_output);
       }
@@ -79,6 +79,19 @@ class DeviceBuffers {
   }
   ~DeviceBuffers() {
     for (DevicePtr p : pointers_) api_.mem_free(p);
+  }
+  void put(DevicePtr at, const Tensor& contents) {
+    api_.memcpy_htod_async(at, contents.data(), contents.bytes(), nullptr);
+  }
+  /// Counters and parts of sums, for kernels that take them.
+  void add_parts(size_t bytes) {
+    const std::vector<char> zeros(runtime::kCounterBytes, 0);
+    for (const size_t size : {zeros.size(), bytes}) {
+      pointers_.push_back(0);
+      api_.mem_alloc(&pointers_.back(), size);
+    }
+    api_.memcpy_htod_async(pointers_[pointers_.size() - 2], zeros.data(), zeros.size(), nullptr);
+    api_.ctx_synchronize();
   }
   std::vector<DevicePtr>& pointers() { return pointers_; }
 
@@ -166,7 +179,13 @@ Result<Outcome> run_sample_on(const DriverApi& api, const std::vector<uint8_t>& 
                               const EmittedKernel& emitted, const Reference& reference) {
   const auto& [buffers, want] = reference;
   DeviceBuffers device(api, sample.kernel, buffers);
-  const DriverStatus status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
+  if (emitted.part_bytes.valid())
+    device.add_parts(static_cast<size_t>(evaluate_int(emitted.part_bytes, sample.dims).value_or(0)));
+  DriverStatus status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
+  if (emitted.part_bytes.valid() && status == kSuccess) {  // once more, which shows whether counters are as they were
+    for (size_t i = 0; i < buffers.size(); ++i) device.put(device.pointers()[i], buffers[i]);
+    status = INGOT_TRY(launch(api, image, emitted, sample, device.pointers()));
+  }
   if (status != kSuccess && status != kErrorLaunchFailed) return api.error(status, "launch_kernel");
   Outcome outcome;
   outcome.completed = status == kSuccess;

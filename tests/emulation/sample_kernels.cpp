@@ -630,6 +630,8 @@ std::vector<Sample> all_samples() {
           two_small_products(2, 520, 40, 250),  // eight blocks for each row
           two_small_products(2, 120, 40, 250),  // the first product by each of four
           two_small_products(40, 96, 30, 64),   // two
+          two_small_products(2, 4096, 4, 33),   // several warps for each sum, of one block of eight
+          two_small_products(40, 4096, 4, 33),  // of several sums a block
           largest_of_rows(11, 14, 40, 72, DType::F32),
           largest_of_rows(5, 49, 24, 64, DType::F16),
           argmax(9, 70, false, false),

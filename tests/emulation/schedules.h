@@ -59,4 +59,11 @@ inline Schedule rows_by(int teams, MultiplyUnit unit, int rows, int n, int k, in
   return s;
 }
 
+/// Boxes whose k blocks of the grid divide.
+inline Schedule divided_boxes(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int blocks, int stages) {
+  Schedule s = shared_boxes(unit, m, n, warp_m, warp_n, 1, stages);
+  s.grid_k = blocks;
+  return s;
+}
+
 }  // namespace ingot::samples

@@ -7,6 +7,7 @@
 //   chunk     else, columns of results that a warp gives to the epilogue at a time
 //   a_rows    rows of A in a box along k, at most: fewer than the tile's where the matrix has fewer, or only whole groups count
 //   cluster_k blocks of a cluster that share a tile, each with its part of k; their sums meet in shared memory (contraction_tile.cuh)
+//   grid_k    blocks of the grid that divide the k of a tile; their parts of the sums meet in memory (divided_sums.cuh)
 //   by_group  the third axis of A is groups of `together` rows
 //   prologue  A is computed from what arrives, in registers (changed_fragment.cuh): warpgroups of 64 rows
 //   single    of f32: one product of tf32 for each; else three, for the accuracy of f32 (split_product.cuh): warpgroups of 64 rows
@@ -18,6 +19,7 @@
 #pragma once
 #include "prelude/changed_fragment.cuh"
 #include "prelude/contraction_tile.cuh"
+#include "prelude/divided_sums.cuh"
 #include "prelude/row_parts.cuh"
 #include "prelude/split_product.cuh"
 #include "prelude/staged_results.cuh"
@@ -27,7 +29,7 @@
 
 /// The shared memory that results of a warp pass through: where a cluster adds them up, that is the ring's.
 template <class Plan, bool Staged = Plan::staged> struct ResultRoom {
-  static constexpr int kBytes = Plan::cluster_k > 1 ? 0 : WarpScratch<Plan>::kBytes;
+  static constexpr int kBytes = Plan::cluster_k * Plan::grid_k > 1 ? 0 : WarpScratch<Plan>::kBytes;
 };
 template <class Plan> struct ResultRoom<Plan, true> {
   static constexpr int kBytes = Plan::buffers * BoxedResults<Plan>::kBytes;
@@ -185,7 +187,7 @@ template <class Plan> struct BoxSender {
     }
   }
   INGOT_DEV void send_all(const TileGrid<Plan>& tiles) {
-    const Index at = blockIdx.x / Plan::cluster_k;
+    const Index at = first_tile(tiles);
     Index step = send_first(BoxPlace<Plan>(tiles.place(at)));
 #pragma unroll 1
     for (Index t = at; t < tiles.total; t += gridDim.x, step = 0) send_rest(BoxPlace<Plan>(tiles.place(t)), step);
@@ -335,6 +337,17 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     else Results().template finish<typename Product::Sum>(with_rows, at.batch, at.m, at.n, m_end, n_end, ring.shared);
     cluster_sync();
   }
+  /// A block's part of a tile's sums, which meets the others in memory.
+  template <class Epilogue>
+  INGOT_DEV void run_divided(const Epilogue& epilogue, const TileGrid<Plan>& tiles, Index m_end, Index n_end, const ShareOfSteps<Plan>& share,
+                             const PartMemory& memory) {
+    typedef DividedSums<Plan, Product> Sums;
+    static_assert(Sums::kSharedBytes <= Ring::kRing, "results take the place of the ring");
+    const Index tile = first_tile(tiles);
+    const TilePlace<Index> at = tiles.place(tile);
+    multiply_tile(at, m_end, share.first, share.count);
+    Sums{memory, (u32)tile, (u32)((Index)blockIdx.x / tiles.total), ring.shared}.finish(product, epilogue, at, m_end, n_end);
+  }
   /// What follows from a row alone, of the rows that this block finishes: in shared memory while their products are computed.
   template <class Epilogue>
   INGOT_DEV Epilogue with_row_values(const Epilogue& epilogue, const TilePlace<Index>& at, Index m_end) const {
@@ -387,12 +400,12 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
 template <class Plan, class PrologueA, class Epilogue>
 INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const TensorMap* out, const TensorMap* in,
                                  const PrologueA& prologue, const Epilogue& epilogue, typename Plan::index batches, typename Plan::index m_end, typename Plan::index n_end,
-                                 typename Plan::index k_end, u32 shared) {
+                                 typename Plan::index k_end, u32 shared, int* counters = nullptr, float* parts = nullptr) {
   typedef typename Plan::index Index;
   const int warp = WgmmaProduct<Plan>::warp_of_thread();
   const TileGrid<Plan> tiles(batches, m_end, n_end);
   const Index steps = Plan::window ? (Index)Plan::taps * BoxSender<Plan>::kPerTap : (k_end + Plan::tile_k - 1) / Plan::tile_k;
-  const ShareOfSteps<Plan> share(steps);
+  const ShareOfSteps<Plan> share(steps, tiles);
   BoxRing<Plan> ring(shared, m_end);
   if (threadIdx.x == 0) {
     tma_prefetch(a);
@@ -419,6 +432,7 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
     pdl_begin();
     BoxMultiplier<Plan, PrologueA> multiplier{WgmmaProduct<Plan>(warp), ring, &prologue, k_end, {}};
     if constexpr (Plan::cluster_k > 1) multiplier.run_shared(epilogue, tiles.place(blockIdx.x / Plan::cluster_k), m_end, n_end, share);
+    else if constexpr (Plan::grid_k > 1) multiplier.run_divided(epilogue, tiles, m_end, n_end, share, {counters, parts});
     else multiplier.run(epilogue, tiles, out, in, m_end, n_end, steps);
   }
 }

@@ -199,10 +199,23 @@ template <class Plan> struct TileGrid {
   }
 };
 
-/// The steps of k of one block of a cluster.
+/// The tile that a block begins with. Blocks with the same part of k (Plan::grid_k) lie side by side: they fetch the same rows and columns.
+template <class Plan> INGOT_DEV typename Plan::index first_tile(const TileGrid<Plan>& tiles) {
+  if constexpr (Plan::grid_k > 1) return (typename Plan::index)blockIdx.x % tiles.total;
+  else return blockIdx.x / Plan::cluster_k;
+}
+
+/// The steps of k of a block: of a cluster, or of those that divide them.
 template <class Plan> struct ShareOfSteps {
   typename Plan::index first = 0, count;
 
+  INGOT_DEV ShareOfSteps(typename Plan::index steps, const TileGrid<Plan>& tiles) : ShareOfSteps(steps) {
+    if constexpr (Plan::grid_k > 1) {
+      const auto part = (typename Plan::index)blockIdx.x / tiles.total;
+      first = steps * part / Plan::grid_k;
+      count = steps * (part + 1) / Plan::grid_k - first;
+    }
+  }
   INGOT_DEV explicit ShareOfSteps(typename Plan::index steps) : count(steps) {
     if constexpr (Plan::cluster_k > 1) {
       const auto share = (steps + Plan::cluster_k - 1) / Plan::cluster_k;

@@ -99,6 +99,14 @@ template <int N, class T> INGOT_DEV Vec<T, N> load_vec_constant(const T* p) {
     else if constexpr (sizeof(T) * N == 4) return bits_as<Vec<T, N>>(__ldg((const u32*)p));
     else return *(const Vec<T, N>*)p;)
 }
+/// The same of what other blocks have stored meanwhile: past L1.
+template <int N, class T> INGOT_DEV Vec<T, N> load_vec_l2(const T* p) {
+  static_assert(sizeof(T) * N == 16, "one access");
+  INGOT_HOST(return load_vec<N>(p);)
+  Vec<u32, 4> w;
+  INGOT_PTX(asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p) : "memory");)
+  return bits_as<Vec<T, N>>(w);
+}
 /// The sum of N floats, one behind the other from p on, which is aligned to 16 bytes.
 template <int N> INGOT_DEV float sum_of_run(const float* p) {
   static_assert(N % 4 == 0, "by 16 bytes");

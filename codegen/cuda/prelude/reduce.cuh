@@ -81,17 +81,17 @@ INGOT_DEV void column_reduce(T (&v)[V], Op op, u32 scratch) {
   }
 }
 
-/// Over a block of `Threads` threads, a power of two. Consecutive reductions take turns with two scratch areas: whoever
+/// Over each `Threads` threads of a block, a power of two: all of it, or groups that lie side by side. Consecutive reductions take turns with two scratch areas: whoever
 /// writes the first again has passed the barrier of the second, which everyone reaches after reading the first.
 template <int Threads, class Op, class T> INGOT_DEV T block_reduce(T v, Op op, u32 scratch) {
   static_assert(sizeof(T) <= kReduceSlot, "a value does not fit its slot");
   v = warp_reduce<32>(v, op);
   if constexpr (Threads > 32) {
     constexpr int kWarps = Threads / 32;
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32, first = threadIdx.x / Threads * kWarps;
     if (lane == 0) sts(scratch + threadIdx.x / 32 * kReduceSlot, v);
     cta_sync();
-    v = warp_reduce<kWarps>(lds<T>(scratch + lane % kWarps * kReduceSlot), op);
+    v = warp_reduce<kWarps>(lds<T>(scratch + (first + lane % kWarps) * kReduceSlot), op);
   }
   return v;
 }

@@ -78,6 +78,30 @@ INGOT_DEV void fence_proxy_async() {
   INGOT_PTX(asm volatile("fence.proxy.async.shared::cta;" ::: "memory");)
   INGOT_HOST(emu_fence_proxy_async();)
 }
+/// What this thread stored to memory, and what it knows that others stored, other blocks see before what it stores from here on.
+INGOT_DEV void fence_gpu() {
+  INGOT_PTX(asm volatile("fence.acq_rel.gpu;" ::: "memory");)
+  INGOT_HOST(emu_fence_gpu();)
+}
+/// Adds one to a counter that blocks share, and returns what it was.
+INGOT_DEV int count_up(int* counter) {
+  int before;
+  INGOT_PTX(asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");)
+  INGOT_HOST(before = emu_count_up(counter);)
+  return before;
+}
+/// Waits for the counter to reach `count`, some 15 microseconds at most: true when it has. Blocks that still have to start may need the
+/// place of the one that waits.
+INGOT_DEV bool wait_for_count(const int* counter, int count) {
+  INGOT_HOST(int now; emu_ld_global(counter, &now, 4); return now == count;)
+#pragma unroll 1
+  for (int i = 0; i < 32; ++i) {
+    int now = 0;
+    INGOT_PTX(asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");)
+    if (now == count) return true;
+  }
+  return false;
+}
 template <int Registers> INGOT_DEV void setmaxnreg_dec() {
   INGOT_PTX(asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));)
   INGOT_HOST(emu_setmaxnreg(Registers);)

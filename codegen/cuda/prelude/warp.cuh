@@ -21,6 +21,7 @@ template <class T> INGOT_DEV T shfl_down(T v, int n) {
 INGOT_DEV u32 ballot(bool p) { INGOT_PTX(return __ballot_sync(~0u, p);) INGOT_HOST(return emu_ballot(p);) }
 INGOT_DEV bool warp_any(bool p) { return ballot(p) != 0; }
 INGOT_DEV bool warp_all(bool p) { return ballot(p) == ~0u; }
+INGOT_DEV int lowest_bit(u32 bits) { INGOT_PTX(return __ffs((int)bits) - 1;) INGOT_HOST(return __builtin_ctz(bits);) }
 /// True in one lane of a converged warp.
 INGOT_DEV bool elect_one() {
   u32 r;
