@@ -85,6 +85,15 @@ class Jobs {
     for (EmittedKernel& emitted : forms.value())
       if (evaluate_int(emitted.grid[0], kept->dims).value_or(0) > 0) add(kept, std::move(emitted));
   }
+  /// `sample` by each plan; how many there are.
+  int add_plans(const Sample* sample, const std::vector<RankedPlan>& plans) {
+    for (const RankedPlan& plan : plans) {
+      auto emitted = emit_cuda(sample->kernel, gpu_.traits, plan.schedule);
+      if (!emitted) fails(emitted.error());
+      else add(sample, std::move(emitted).value());
+    }
+    return static_cast<int>(plans.size());
+  }
   void check() {
     for (const Job& j : jobs_) references_.try_emplace(j.sample, make_error(ErrorKind::Internal, "not computed"));
     std::vector<std::function<void()>> work;
@@ -203,26 +212,28 @@ TEST_CASE("rows that a gate multiplies agree in every tile of boxes", "[gpu]") {
   CHECK(seen > 10);
 }
 
+/// The kernels of graphs with norms that are none, in both kinds of 16 bits.
+static void each_norm_sample(const std::function<void(Sample&)>& visit) {
+  for (const testing::FusedGraph& g : testing::norm_graphs())
+    for (DType precision : {DType::F16, DType::BF16})
+      for (Sample& sample : samples_of(g.name, g.text, precision)) {
+        sample.dims = {{"N", 3}};
+        visit(sample);
+      }
+}
+
 TEST_CASE("sums over parts of a window's channels agree in every plan", "[gpu]") {
   const Gpu* gpu = gpu_or_skip();
   if (!gpu || gpu->traits.compute_capability != 90) return;
   Jobs jobs(*gpu);
   int seen = 0;
-  for (const testing::FusedGraph& g : testing::norm_graphs())
-    for (DType precision : {DType::F16, DType::BF16})
-      for (Sample& sample : samples_of(g.name, g.text, precision)) {
-        const auto form = window_form(sample.kernel);
-        if (!form || form->parts.width == 0) continue;
-        sample.dims = {{"N", 3}};
-        sample.tolerance = 8e-3;
-        const Sample* kept = jobs.add(std::move(sample));
-        for (const RankedPlan& plan : rank_window(kept->kernel, gpu->traits, {{"N", 3}})) {
-          auto emitted = emit_cuda(kept->kernel, gpu->traits, plan.schedule);
-          if (!emitted) FAIL(emitted.error().to_string());
-          jobs.add(kept, std::move(emitted).value());
-          ++seen;
-        }
-      }
+  each_norm_sample([&](Sample& sample) {
+    const auto form = window_form(sample.kernel);
+    if (!form || form->parts.width == 0) return;
+    sample.tolerance = 8e-3;
+    const Sample* kept = jobs.add(std::move(sample));
+    seen += jobs.add_plans(kept, rank_window(kept->kernel, gpu->traits, kept->dims));
+  });
   jobs.check();
   CHECK(seen > 8);
 }
@@ -259,19 +270,12 @@ TEST_CASE("sums over parts of rows, and what needs them, agree in every plan", "
   if (!gpu || gpu->traits.compute_capability != 90) return;
   Jobs jobs(*gpu);
   int seen = 0;
-  for (const testing::FusedGraph& g : testing::norm_graphs())
-    for (DType precision : {DType::F16, DType::BF16})
-      for (Sample& sample : samples_of(g.name, g.text, precision)) {
-        const Contract* c = sample.kernel.contract();
-        if (!c || (c->parts.width == 0 && c->rows.empty())) continue;
-        const Sample* kept = jobs.add(std::move(sample));
-        for (const RankedPlan& plan : rank_tiles(kept->kernel, gpu->traits, {{"N", 3}})) {
-          auto emitted = emit_cuda(kept->kernel, gpu->traits, plan.schedule);
-          if (!emitted) FAIL(emitted.error().to_string());
-          jobs.add(kept, std::move(emitted).value());
-          ++seen;
-        }
-      }
+  each_norm_sample([&](Sample& sample) {
+    const Contract* c = sample.kernel.contract();
+    if (!c || (c->parts.width == 0 && c->rows.empty())) return;
+    const Sample* kept = jobs.add(std::move(sample));
+    seen += jobs.add_plans(kept, rank_tiles(kept->kernel, gpu->traits, kept->dims));
+  });
   jobs.check();
   CHECK(seen > 50);
 }
