@@ -89,6 +89,20 @@ TEST_CASE("the flat part of a function does not hide how far off its argument is
   CHECK((std::isnan(y.slack[0]) || y.slack[0] > 0.1));
 }
 
+TEST_CASE("a value near a threshold may pass it, and equal ones do so together") {
+  // A third of 0.375 is half a step, a tie; the greatest of eight equal rows is the lower step only if all of them are.
+  const std::string quantised =
+      "  %1 = const \"\": f32[] {3}\n  %2 = Div(%0, %1): f32[8]\n  %3 = const \"\": f32[] {0.25}\n  %4 = const \"\": "
+      "i8[] {0}\n"
+      "  %5 = QuantizeTo(%2, %3, %4) {to=i8}: i8[8]\n  %9 = ReduceMax(%5) {axes=[0]}";
+  const ExpectedOutput near = expected(quantised, "i8[1]", std::vector<double>(8, 0.375));
+  CHECK(near.whole == std::vector<int64_t>{0});
+  CHECK(near.slack[0] >= 1);
+  const ExpectedOutput far = expected(quantised, "i8[1]", std::vector<double>(8, 0.4));
+  CHECK(far.whole == std::vector<int64_t>{1});
+  CHECK(far.slack[0] < 1);
+}
+
 TEST_CASE("the tolerance of a plain result is a few units of its type") {
   const ExpectedOutput y = expected("  %1 = Exp(%0): f32[2]\n  %9 = Mul(%1, %0)", "f32[2]", {1, 2});
   for (size_t i = 0; i < 2; ++i) CHECK(y.slack[i] < 120 * 0x1p-24 * y.value[i]);

@@ -61,8 +61,8 @@ Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& targ
   const std::string text = INGOT_TRY(print_cuda(kernel, schedule));
   const CudaLaunch launch = INGOT_TRY(cuda_launch(kernel, schedule));
   if (launch.shared_bytes > target.shared_bytes) {
-    return unsupported(fmt::format("kernel {} needs {} bytes of shared memory; {} has {}", kernel.name,
-                                   launch.shared_bytes, target.name, target.shared_bytes));
+    return unsupported(fmt::format("kernel {} needs {} bytes of shared memory as {}; {} has {}", kernel.name, launch.shared_bytes,
+                                   to_string(schedule), target.name, target.shared_bytes));
   }
   EmittedKernel out;
   out.name = kernel_name(kernel.name, text);

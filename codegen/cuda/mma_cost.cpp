@@ -106,7 +106,7 @@ bool fits(const MmaProblem& p, const MmaMachine& machine, MmaTile x) {
   } else if (p.window && x.warp_m * x.warp_n > 64 * 32) {
     return false;  // no registers left for the gathers
   }
-  const int stages = (2 + x.overlap) * mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
+  const int stages = (2 + x.overlap) * (mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element) + x.k * p.table_bytes);
   return std::max(stages, mma_result_bytes(x, p.out_along_m)) <= machine.shared_limit;
 }
 
@@ -243,7 +243,7 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, Sha
   x.k = step_of(p, x);
   const int sharers = sharing.blocks();
   const double tiles = tiles_of(p, x) * sharers;
-  const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element);
+  const int stage = mma_stage_bytes(x, p.a_along_k, p.b_along_k, p.element) + (x.boxes ? 0 : x.k * p.table_bytes);
   if (!x.warpgroups) {
     x.stages = std::clamp(std::min(machine.shared_limit, 100 << 10) / stage, 2, 4);  // two blocks on a large SM
     return x;

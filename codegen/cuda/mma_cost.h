@@ -49,6 +49,7 @@ struct MmaProblem {
   double result_work = 10;  // instructions of one result
   int element = 4;          // bytes, in shared memory
   bool a_along_k = true, b_along_k = true, out_along_m = false, window = false;
+  int table_bytes = 0;      // of a step's k, where copies by threads look up what they need of it (not with boxes)
   bool boxes = false;       // both operands can arrive by TMA
   Staging staging = Staging::None;
   int staged_size = 2;  // bytes of a result that leaves by TMA

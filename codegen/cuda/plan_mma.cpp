@@ -361,6 +361,7 @@ MmaProblem problem_of(const Kernel& kernel, const Schedule& s) {
   p.a_along_k = d.a_along_k;
   p.b_along_k = d.b_along_k;
   p.out_along_m = d.out_along_m;
+  p.table_bytes = (d.a_table + d.b_table) * kTableBytes;
   p.result_bytes = result_bytes(kernel, c);
   p.result_access = bytes_of(kernel, c.epilogue);
   for (const Stmt& stmt : c.epilogue) {

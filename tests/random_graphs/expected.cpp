@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -84,10 +85,13 @@ struct Expectation::Step {
   int64_t terms = 0;
   TermOrder order;
   DType multiplied_as = DType::F32;  // how the first operand may be rounded on the way
-  bool exact = false, is_cast = false, squares = false;
+  bool exact = false, is_cast = false, squares = false, jumps = false;
   FunctionError function;
   std::vector<TensorType> types;
 };
+
+/// How far the operands of jumping steps were off in any evaluation.
+using Spread = std::map<ValueId, std::vector<double>>;
 
 /// One evaluation; as it begins, that of the exact values.
 struct Expectation::Pass {
@@ -97,7 +101,16 @@ struct Expectation::Pass {
   bool rounds = false, worst_order = false;
   Pass* exact = nullptr;  // set: values that are off by as much as lies between them are equal
   Noise noise{0};
+  uint64_t together = 0;            // set: equal values of a tensor are off by the same
+  const Spread* pushed = nullptr;   // set: operands of jumping steps are off by `direction` times this
+  double direction = 0;
   std::map<ValueId, Tensor> values{};
+
+  double noise_of(double v) {
+    uint64_t bits;
+    std::memcpy(&bits, &v, sizeof bits);
+    return together ? Noise((bits ^ together) * 0xff51afd7ed558ccdu).next() : noise.next();
+  }
 
   DType stored(DType t) const { return t == DType::F32 ? storage : t; }
   Tensor* get(ValueId v) {
@@ -127,8 +140,10 @@ struct Expectation::Pass {
         input == 0 && s.multiplied_as != DType::F32 ? std::max(as_stored, unit_of(s.multiplied_as)) : as_stored;
     // Equal terms are rounded in the same direction, so a part of the noise is common to all.
     const double common = 1 + noise.next() * amplitude * wide_unit;
-    for (int64_t i = 0; i < t.count(); ++i)
-      out.set_float(i, t.float_at(i) * common * (1 + noise.next() * amplitude * (wide_unit + own)));
+    for (int64_t i = 0; i < t.count(); ++i) {
+      const double by = s.jumps ? noise_of(t.float_at(i)) : noise.next();
+      out.set_float(i, t.float_at(i) * common * (1 + by * amplitude * (wide_unit + own)));
+    }
     return out;
   }
   void move_output(Tensor& t, const Step& s, size_t output, const Tensor* x) {
@@ -149,7 +164,7 @@ struct Expectation::Pass {
                                                          tiny_of(compute_type(type)) * (1 + x_size)) +
                                      lost;
         const double own = v == 0 ? 0 : unit * std::abs(v) + tiny_of(kept);
-        v += noise.next() * amplitude * (own + from_function);
+        v += noise_of(v) * amplitude * (own + from_function);
       }
       if (rounds && std::abs(v) < lost) v = 0;
       // A CPU may take what is below the normal numbers of f32 for zero (docs/decisions/0003).
@@ -163,7 +178,8 @@ struct Expectation::Pass {
   Result<Tensor> subtract(const Step& s) {
     std::vector<Tensor> operands;
     for (ValueId v : s.subtracted->inputs) operands.push_back(*get(v));
-    return std::move(INGOT_TRY(run_kernel_alone(s.subtracted->kernel, operands, {{DType::F64, s.types[0].shape}}, {}))[0]);
+    return std::move(
+        INGOT_TRY(run_kernel_alone(s.subtracted->kernel, operands, {{DType::F64, s.types[0].shape}}, {}))[0]);
   }
   /// Sets those elements of a comparison whose operands may be equal, also when one of them is not off at all.
   Status equate(const Step& s) {
@@ -180,6 +196,13 @@ struct Expectation::Pass {
     std::vector<Tensor*> args;
     for (size_t i = 0; i < s.lowered.inputs.size(); ++i) {
       Tensor* t = get(s.lowered.inputs[i]);
+      if (const auto by = pushed && s.jumps && i == 0 ? pushed->find(s.lowered.inputs[0]) : Spread::const_iterator();
+          pushed && s.jumps && i == 0 && by != pushed->end()) {
+        moved.push_back(*t);
+        for (int64_t k = 0; k < t->count(); ++k)
+          moved.back().set_float(k, t->float_at(k) + direction * by->second[static_cast<size_t>(k)]);
+        t = &moved.back();
+      }
       if (amplitude > 0 && s.terms > 0 && is_float(s.input_types[i])) {
         moved.push_back(moved_operand(*t, s, i));
         t = &moved.back();
@@ -243,10 +266,13 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
     // A pool may move behind a 1x1 convolution (sink_pools), and then averages what has been rounded.
     if (n.op->name == "AveragePool") s.multiplied_as = s.input_types[0];
     s.exact = is_exact(n), s.is_cast = n.op->name == "Cast";
+    s.jumps = is_float(s.input_types.empty() ? DType::Bool : s.input_types[0]) && jumps(n, s.output_types[0]);
     s.squares = n.op->name == "ReduceL2" || n.op->name == "LpPool";
     s.function = function_error(n.op->name);
-    if (n.op->name == "Sum" || n.op->name == "Mean") s.function = {static_cast<double>(s.terms), numbers_in_text(e.wide_, n), 0, 0};
-    if (n.op->name == "Equal" && is_float(types.at(n.inputs[0]))) s.subtracted = INGOT_TRY(subtraction(e.wide_, n.inputs));
+    if (n.op->name == "Sum" || n.op->name == "Mean")
+      s.function = {static_cast<double>(s.terms), numbers_in_text(e.wide_, n), 0, 0};
+    if (n.op->name == "Equal" && is_float(types.at(n.inputs[0])))
+      s.subtracted = INGOT_TRY(subtraction(e.wide_, n.inputs));
     e.steps_.push_back(std::move(s));
   }
   return e;
@@ -267,7 +293,8 @@ double difference(const Tensor& t, const ExpectedOutput& want, size_t i) {
   return a == b ? 0 : std::max(1.0, std::abs(static_cast<double>(a) - static_cast<double>(b)));
 }
 /// Some value on the way is finite in one evaluation, and not in the other.
-template <class Values> bool differ_in_class(const Values& exact, const Values& sample) {
+template <class Values>
+bool differ_in_class(const Values& exact, const Values& sample) {
   for (const auto& [id, t] : exact) {
     const auto other = sample.find(id);
     if (other == sample.end() || !is_float(t.type())) continue;
@@ -283,6 +310,12 @@ void widen_slack(ExpectedOutput& out, const Tensor& sample, double safety) {
     else if (class_of(v) == 0 && !std::isnan(out.slack[i]))
       out.slack[i] = std::max(out.slack[i], safety * std::abs(difference(sample, out, i)));
   }
+}
+void add_spread(std::vector<double>& spread, const Tensor& exact, const Tensor& sample, double safety) {
+  spread.resize(static_cast<size_t>(exact.count()));
+  for (int64_t i = 0; i < exact.count(); ++i)
+    if (const double off = std::abs(sample.float_at(i) - exact.float_at(i)); std::isfinite(off))
+      spread[static_cast<size_t>(i)] = std::max(spread[static_cast<size_t>(i)], safety * off);
 }
 void finish(ExpectedOutput& out) {
   double squares = 0, count = 0;
@@ -300,7 +333,8 @@ void finish(ExpectedOutput& out) {
   out.scale = count > 0 ? std::sqrt(squares / count) : 0;
   // What may be off by more than itself says nothing, and a few samples do not bound it: a quotient by what may be zero.
   for (size_t i = 0; i < out.value.size(); ++i)
-    if (is_float(out.type) && out.slack[i] > std::abs(out.value[i]) && out.slack[i] > 0.1 * out.scale) out.slack[i] = NAN;
+    if (is_float(out.type) && out.slack[i] > std::abs(out.value[i]) && out.slack[i] > 0.1 * out.scale)
+      out.slack[i] = NAN;
 }
 
 }  // namespace
@@ -319,6 +353,9 @@ Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o)
     }
     outputs[k].slack.assign(outputs[k].value.size(), 0);
   }
+  Spread spread;
+  for (const Step& s : steps_)
+    if (s.jumps) spread[s.lowered.inputs[0]];
   for (int sample = 0; sample <= o.samples; ++sample) {
     const bool far = sample > 0 && sample % 4 % 3 == 0;  // the safety is in the noise
     Pass pass{*this, o.storage};
@@ -326,9 +363,19 @@ Result<std::vector<ExpectedOutput>> Expectation::evaluate(const NoiseOptions& o)
     pass.rounds = sample % 2 == 0, pass.worst_order = sample == 2;
     if (sample % 4 == 3) pass.exact = &plain;
     pass.noise = Noise(o.seed * 1000 + static_cast<uint64_t>(sample));
+    if (sample % 4 < 2 && sample > 0) pass.together = o.seed * 1000 + static_cast<uint64_t>(sample);
     const std::vector<Tensor> got = INGOT_TRY(pass.run());
     for (size_t k = 0; k < got.size(); ++k) widen_slack(outputs[k], got[k], far ? 1 : kSafety);
     differ = differ || differ_in_class(plain.values, pass.values);
+    for (auto& [v, off] : spread) add_spread(off, *plain.get(v), *pass.get(v), far ? 1 : kSafety);
+  }
+  // A few samples hardly ever pass a threshold that a value is near to: each goes as far as it may, either way.
+  for (const double direction : {-1.0, 1.0}) {
+    if (spread.empty()) break;
+    Pass pass{*this, o.storage};
+    pass.pushed = &spread, pass.direction = direction;
+    const std::vector<Tensor> got = INGOT_TRY(pass.run());
+    for (size_t k = 0; k < got.size(); ++k) widen_slack(outputs[k], got[k], 1);
   }
   // A NaN of what may be NaN by chance is no evidence that it has to be one: log(x) is, too, where x is just below 0.
   for (ExpectedOutput& out : outputs)

@@ -25,6 +25,13 @@ bool is_exact(const Node& n) {
   if (n.op->lowers_as<Movement>() || n.op->lowers_as<Element>()) return true;
   return std::find(std::begin(kNames), std::end(kNames), n.op->name) != std::end(kNames);
 }
+bool jumps(const Node& n, DType result) {
+  static constexpr std::string_view kNames[] = {"QuantizeTo",  "Floor",          "Ceil", "Round",
+                                                "Sign",        "Greater",        "Less", "GreaterOrEqual",
+                                                "LessOrEqual", "ThresholdedRelu"};
+  if (n.op->name == "Cast") return !is_float(result);
+  return std::find(std::begin(kNames), std::end(kNames), n.op->name) != std::end(kNames);
+}
 FunctionError function_error(std::string_view name) {
   static constexpr std::string_view kRelative[] = {"Exp", "Log",      "Sqrt", "Rsqrt", "Reciprocal", "Sigmoid",
                                                    "Pow", "Softplus", "Mish", "Swish", "Div",        "Softsign"};
@@ -49,7 +56,8 @@ TermOrder order_of(const Graph& g, const Node& n, DType type, int64_t terms) {
 double numbers_in_text(const Graph& g, const Node& n) {
   double size = 0;
   for (ValueId v : n.inputs)
-    if (const auto& c = g.value(v).constant; c && c->count() == 1 && is_float(c->type())) size += std::abs(c->float_at(0));
+    if (const auto& c = g.value(v).constant; c && c->count() == 1 && is_float(c->type()))
+      size += std::abs(c->float_at(0));
   return size;
 }
 int64_t terms_of(const Graph& g, const Node& n) {

@@ -16,6 +16,8 @@ double tiny_of(DType t);
 
 /// Results that are one of the operands or a small integer: nothing is rounded.
 bool is_exact(const Node& n);
+/// Where its first operand passes a threshold, its result is another one.
+bool jumps(const Node& n, DType result);
 /// Functions may be off by a few units of f32, and those that end in a difference by units of `base + |x|*by_input`.
 struct FunctionError {
   double units = 0, base = 0, by_input = 0;
