@@ -41,8 +41,10 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
       std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
   const int taps = static_cast<int>(w.y.taps * w.x.taps);
   const int behind = 36 + (w.line ? vector + 16 : 0) + columns * static_cast<int>(w.parts.sums.size());
-  if (shared_weights)  // a line of them, and one of converted inputs
-    return live * columns * vector + static_cast<int>(w.x.taps) * vector + across * (words + vector) + behind;
+  // A line of weights, and one of converted inputs; of many rows ptxas has the weights of several at a time, of f32 more inputs.
+  if (shared_weights)
+    return live * columns * vector + static_cast<int>(w.x.taps) * vector + across * (words + vector) + behind - 4 +
+           (rows > 4 || size(w.input) > 2 ? 40 : 0);
   return live * columns * vector + weights + 2 * across * words + behind +
          (taps > 9 ? 2 * taps : 0);  // ptxas moves loads up
 }
@@ -130,7 +132,10 @@ double cycles_of(const WindowForm& w, const TargetTraits& target, const Schedule
   const double resident = s.tile.stages * in_block;
   const double rounds = std::max(1.0, std::ceil(warps / resident));
   // Warps of an SM take turns at its four schedulers; one alone waits for its own results, and for each row.
-  const double busy = warps * instructions / (3.2 * std::min(1.0, (resident + 4) / 20)),
+  const double issue = warps * instructions / (3.2 * std::min(1.0, (resident + 4) / 20));
+  // Weights of all lanes pass through shared memory, 128 bytes in a cycle of the SM, where elements of the image come from, too.
+  const double passes = s.shared_weights ? warps * (rows * taps * vector + down * across) : 0;
+  const double busy = std::max(issue, passes) + 0.25 * std::min(issue, passes),
                alone = rounds * (instructions * 1.5 + 700 + 60 * down + (w.line ? kLineSync : 0));
   return std::max(busy, alone);
 }

@@ -256,22 +256,26 @@ template <class Plan, class Parts> struct ChannelSums {
 #pragma unroll
     for (int v = 0; v < Plan::vector; ++v) Parts::add(acc[v], sums[column]);
   }
+  /// The upper half of 2 * Half columns goes to the lanes with this bit, the lower half to the others; then halves of these.
+  template <int Half, int Lanes> INGOT_DEV void halve(int lane) {
+    if constexpr (Half > 0) {
+      const bool upper = lane & Lanes;
+#pragma unroll
+      for (int i = 0; i < Half * Parts::kSums; ++i) {
+        float &low = sums[i / Parts::kSums][i % Parts::kSums], &high = sums[Half + i / Parts::kSums][i % Parts::kSums];
+        const float goes = upper ? low : high;
+        low = (upper ? high : low) + shfl_xor(goes, Lanes);
+      }
+      halve<Half / 2, Lanes / 2>(lane);
+    }
+  }
   /// All columns of a row are there. Halves of them go to halves of the lanes, until each lane has the sums of one column, which other
   /// lanes may share.
   INGOT_DEV void finish(const Parts& parts, const WindowPlace<Plan>& at, int row, bool there) {
     const int lane = (int)threadIdx.x % Parts::kLanes;
 #pragma unroll
     for (int i = Plan::columns * Parts::kSums; i < kPadded * Parts::kSums; ++i) sums[i / Parts::kSums][i % Parts::kSums] = 0;
-#pragma unroll
-    for (int half = kPadded / 2, lanes = Parts::kLanes / 2; half > 0; half /= 2, lanes /= 2) {
-      const bool upper = lane & lanes;
-#pragma unroll
-      for (int i = 0; i < half * Parts::kSums; ++i) {
-        float &low = sums[i / Parts::kSums][i % Parts::kSums], &high = sums[half + i / Parts::kSums][i % Parts::kSums];
-        const float goes = upper ? low : high;
-        low = (upper ? high : low) + shfl_xor(goes, lanes);
-      }
-    }
+    halve<kPadded / 2, Parts::kLanes / 2>(lane);
 #pragma unroll
     for (int lanes = kShare / 2; lanes > 0; lanes /= 2) {
 #pragma unroll
