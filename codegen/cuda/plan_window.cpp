@@ -19,6 +19,8 @@ constexpr int kSector = 32;  // bytes that memory brings at a time
 constexpr double kLineSync = 400;  // cycles of the barrier and of the sums behind it
 constexpr int64_t kFew = 1, kMany = 64;  // of a dimension that only a call knows
 constexpr int kRegisters = 240;
+constexpr int kMostSharing =
+    4;  // rows of a thread that share a line of weights: of more, ptxas has too many of them at a time
 constexpr int64_t kManyTaps = 49;  // of a window whose weights take too many registers
 constexpr double kSumWork = 12;  // instructions that add up a result's part of a sum with those of other lanes
 constexpr int64_t kMostSums = 2800;  // of a thread: all are unrolled, and ptxas takes its time
@@ -41,10 +43,10 @@ int registers(const Kernel& kernel, const WindowForm& w, int vector, int rows, i
       std::min<int>(rows, static_cast<int>((w.y.taps + w.y.step - 1) / w.y.step));  // rows that are being summed
   const int taps = static_cast<int>(w.y.taps * w.x.taps);
   const int behind = 36 + (w.line ? vector + 16 : 0) + columns * static_cast<int>(w.parts.sums.size());
-  // A line of weights, and one of converted inputs; of many rows ptxas has the weights of several at a time, of f32 more inputs.
+  // A line of weights, and one of converted inputs; of f32 and of many columns ptxas has more at a time.
   if (shared_weights)
     return live * columns * vector + static_cast<int>(w.x.taps) * vector + across * (words + vector) + behind - 4 +
-           (rows > 4 || size(w.input) > 2 ? 40 : 0);
+           (columns > 4 ? 24 : 0) + (size(w.input) > 2 ? 60 : 0);
   return live * columns * vector + weights + 2 * across * words + behind +
          (taps > 9 ? 2 * taps : 0);  // ptxas moves loads up
 }
@@ -166,7 +168,7 @@ std::vector<RankedPlan> plans_of(const Kernel& kernel, const WindowForm& w, cons
         if (w.line && size.groups == 0) continue;
         if (w.parts.width > 0 && !shares_parts(w.parts.width, vector)) continue;
         for (const bool shared : {false, true}) {
-          if (shared && (!w.weight.valid() || w.y.taps * w.x.taps < kManyTaps)) continue;
+          if (shared && (!w.weight.valid() || w.y.taps * w.x.taps < kManyTaps || rows > kMostSharing)) continue;
           const int used = registers(kernel, w, vector, rows, columns, shared);
           Schedule s = window_schedule(vector, rows, columns, 1, size, shared);
           int blocks = std::clamp(65536 / (used * size.threads), 0, 8 * kThreads / std::min(size.threads, kThreads));
