@@ -1,5 +1,5 @@
-// A norm of rows between products stops being a kernel. The product before it (or a window over images, whose pixels are the rows) adds up parts of the rows that it stores, and
-// their squares; the products behind it multiply rows that are not normed yet, with the norm's scale in their weight, and take
+// A norm of rows between products stops being a kernel. The product before it (or a window over images, whose pixels are the
+// rows) adds up parts of the rows that it stores, and their squares; the products behind it multiply rows that are not normed yet, with the norm's scale in their weight, and take
 // mean and deviation from the sums:
 //   ((x - mean) * r * scale + shift) W = r * (x W') - mean * r * colsum(W') + shift W,  W' = scale * W
 // What reads the normed rows one by one (a residual) norms them where it reads them.
@@ -62,11 +62,12 @@ bool can_sum_parts(const Graph& g, const Node& group, ValueId x) {
   return in_columns.count(b.outputs[0]) > 0;
 }
 
-/// Channels of a part where the group is a window that stores x alone: pixels of an image with known extents. 0: it is none.
+/// Channels of a part where the group is a window that stores x alone: pixels of an image with known extents, which the norm turns
+/// into rows. 0: it is none.
 int64_t window_parts(const Graph& g, const Node& group, const Norm& norm) {
   if (!is_kind(group, "windows") || group.outputs.size() != 1 || g.is_output(norm.x) || g.is_read_back(norm.x))
     return 0;
-  if (g.value(norm.x).users.size() != 1 || !norm.turn.valid()) return 0;
+  if (g.value(norm.x).users.size() != 1) return 0;
   const Graph& b = *group.body;
   const Node& turn = g.node(norm.node).body->node(norm.turn);
   if (turn.attrs.as<PermAttrs>().perm != std::vector<int64_t>{0, 2, 3, 1}) return 0;

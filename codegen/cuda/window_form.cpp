@@ -206,7 +206,8 @@ bool is_flat(const Body& body) {
 }  // namespace
 
 bool combines_windows(const Kernel& kernel) {
-  return parts_with_line(kernel) || parts_with_sums(kernel, false) || parts_with_sums(kernel, true);
+  const auto p = parts_of(kernel);
+  return p && (p->line || p->parts.width > 0);
 }
 
 Expr window_results(const Kernel& kernel) {

@@ -16,6 +16,8 @@ Store store_of(const GroupValues& values, ValueId v, const Index& index, Expr va
 Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::map<ValueId, Index>* position = nullptr);
 /// Those of some outputs.
 Body epilogue_of(GroupValues& values, ValueId anchor, const Index& at, const Expr& acc, std::span<const ValueId> outputs);
+/// A result that is sums over parts of what the group stores, and has no anchor of its own.
+inline bool sums_parts(const Node& n) { return n.op->name == "PartSums"; }
 /// The value behind movement at the end of a body that only says where elements are stored.
 ValueId unmoved(const Graph& body, ValueId v);
 /// Where element `index` of unmoved(body, v) lies in v.

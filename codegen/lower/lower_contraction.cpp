@@ -14,8 +14,6 @@ namespace {
 
 constexpr int kLeastRowLoads = 2;  // of a value of the row: one load is as cheap beside the others
 
-bool sums_parts(const Node& n) { return n.op->name == "PartSums"; }
-
 const Node& product_of(const Graph& body) {
   for (NodeId id : body.order())
     if (body.node(id).op->lowers_as<Contraction>()) return body.node(id);

@@ -17,8 +17,6 @@ const Node* first_reduction(const Graph& body) {
   return nullptr;
 }
 
-bool sums_parts(const Node& n) { return n.op->name == "PartSums"; }
-
 /// The reduction behind a window; null where there is none.
 const Node* reduction_behind(const Graph& body, const Node& window) {
   for (NodeId id : body.order())
