@@ -109,3 +109,23 @@ TEST_CASE("the tolerance of a plain result is a few units of its type") {
   const ExpectedOutput sum = expected("  %9 = ReduceSum(%0) {axes=[0]}", "f32[1]", std::vector<double>(64, 1));
   CHECK(sum.slack[0] < 64 * 120 * 0x1p-24);
 }
+
+TEST_CASE("squares that f32 does not hold are missing in a sum") {
+  // The second square vanishes on a CPU that takes small numbers for zero; beside 1 it does not count.
+  const std::string norm = "  %1 = ReduceL2(%0) {axes=[0]}: f32[1]\n  %9 = Div(%0, %1)";
+  CHECK(expected(norm, "f32[2]", {0x1.8p-59, 0x1.8p-64}).slack[0] > 1e-3);
+  CHECK(expected(norm, "f32[2]", {1, 0x1.8p-64}).slack[0] < 1e-5);
+}
+
+TEST_CASE("factors are folded into weights behind a movement, too") {
+  const auto slack = [](const std::string& weight) {
+    return expected("  %1 = Cast(%0) {to=f16}: f16[4]\n  %2 = Reshape(%1) {shape=[1, 4]}: f16[1,4]\n" + weight +
+                        "  %5 = MatMul(%2, %4): f16[1,1]\n  %9 = Cast(%5) {to=f32}",
+                    "f32[1,1]", {8, -8, 1, 1})
+        .slack[0];
+  };
+  const double direct = slack("  %4 = const \"w\": f16[4,1] {1, 1, 1.25, 0.75}\n");
+  const double turned = slack("  %3 = const \"w\": f16[1,4] {1, 1, 1.25, 0.75}\n  %4 = Transpose(%3) {perm=[1, 0]}: f16[4,1]\n");
+  CHECK(direct > 2e-2);  // the rounding of the result alone: 8e-3
+  CHECK(turned > 2e-2);
+}

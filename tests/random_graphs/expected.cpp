@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "codegen/kernel/interpret.h"
 #include "compiler/driver/reference.h"
@@ -58,8 +59,19 @@ double snapped(double v, double exact) {
   return std::nearbyint(exact / grid) * grid;
 }
 
-/// A root of a sum of squares that f32 holds: those overflow, and vanish, long before the root does.
-double through_square(double v) { return std::abs(v) > 0x1p63 ? INFINITY : std::abs(v) < 0x1p-60 ? 0 : v; }
+double largest_of(const Tensor& t) {
+  double most = 0;
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (const double size = std::abs(t.float_at(i)); std::isfinite(size)) most = std::max(most, size);
+  return most;
+}
+
+/// A root of a sum of squares that f32 holds: those overflow, and vanish, long before the root does; small terms vanish first.
+double through_square(double v, int64_t terms) {
+  if (std::abs(v) > 0x1p63) return INFINITY;
+  const double left = v * v - static_cast<double>(terms) * 0x1p-126;
+  return std::abs(v) < 0x1p-60 || left <= 0 ? 0 : std::copysign(std::sqrt(left), v);
+}
 
 class Noise {
  public:
@@ -154,11 +166,12 @@ struct Expectation::Pass {
         s.exact || (s.is_cast && (!is_float(s.input_types[0]) || unit_of(s.input_types[0]) >= unit_of(kept)));
     const double unit = unit_of(kept), inner = unit_of(compute_type(type));
     const bool same_count = x && x->count() == t.count();
+    const double largest = s.function.by_largest > 0 && x ? s.function.by_largest * largest_of(*x) : 0;
     for (int64_t i = 0; i < t.count(); ++i) {
       double v = t.float_at(i);
       const double x_size = same_count ? std::abs(x->float_at(i)) : 1;
       const double lost =
-          s.function.units * inner * (s.function.base + s.function.by_input * x_size);  // by cancellation, at most
+          s.function.units * inner * (s.function.base + s.function.by_input * x_size + largest);  // by cancellation, at most
       if (amplitude > 0 && !silent && std::isfinite(v)) {
         const double from_function = s.function.units * (inner * std::abs(v) * (1 + s.function.growth * x_size) +
                                                          tiny_of(compute_type(type)) * (1 + x_size)) +
@@ -169,7 +182,7 @@ struct Expectation::Pass {
       if (rounds && std::abs(v) < lost) v = 0;
       // A CPU may take what is below the normal numbers of f32 for zero (docs/decisions/0003).
       if (rounds && !silent && inner == unit_of(DType::F32) && std::abs(v) < 0x1p-126) v = 0;
-      if (rounds && s.squares && inner > unit_of(DType::F64)) v = through_square(v);
+      if (rounds && s.squares && inner > unit_of(DType::F64)) v = through_square(v, s.terms);
       if (rounds) v = round_to_type(kept, v);
       if (exact && !silent) v = snapped(v, exact->values.at(s.outputs[output]).float_at(i));
       t.set_float(i, v);
@@ -252,13 +265,16 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
         weights[edited.values.at(n.outputs[0])] = type;
   for (const Tensor& t : inputs) e.inputs_.push_back(widened(t));
   for (ValueId v : narrow.outputs) e.output_types_.push_back(narrow.value(v).type.dtype);
+  std::set<ValueId> folded;  // what is known at compile time: factors may be moved into it
   for (NodeId id : e.wide_.order()) {
     const Node& n = e.wide_.node(id);
+    const auto is_known = [&](ValueId v) { return e.wide_.value(v).constant != nullptr || folded.count(v) > 0; };
+    if (std::all_of(n.inputs.begin(), n.inputs.end(), is_known)) folded.insert(n.outputs.begin(), n.outputs.end());
     Step s;
     s.lowered = INGOT_TRY(lower_node(e.wide_, n));
     s.outputs = n.outputs;
     for (ValueId v : s.lowered.inputs)
-      s.input_types.push_back(types.at(v)), s.constant_input.push_back(e.wide_.value(v).constant != nullptr);
+      s.input_types.push_back(types.at(v)), s.constant_input.push_back(is_known(v));
     for (ValueId v : n.outputs) s.output_types.push_back(types.at(v)), s.types.push_back(e.wide_.value(v).type);
     s.terms = terms_of(e.wide_, n);
     s.order = order_of(e.wide_, n, s.output_types[0], s.terms);

@@ -39,6 +39,7 @@ FunctionError function_error(std::string_view name) {
                                                    "Acos",  "Atan", "Sinh", "Cosh", "Asinh", "Acosh",
                                                    "Atanh", "Elu",  "Selu", "Celu", "Log",   "HardSigmoid"};
   if (name == "Swish") return {4, 0, 0, 2};
+  if (name.starts_with("Resize")) return {32, 0, 0, 0, 1};
   if (name == "Gelu" || name == "HardSwish") return {4, 0, 1};
   if (std::find(std::begin(kAbsolute), std::end(kAbsolute), name) != std::end(kAbsolute)) return {4, 1, 0};
   if (std::find(std::begin(kRelative), std::end(kRelative), name) != std::end(kRelative)) return {4, 0, 0};

@@ -22,6 +22,7 @@ bool jumps(const Node& n, DType result);
 struct FunctionError {
   double units = 0, base = 0, by_input = 0;
   double growth = 0;  // the exponent is a product that was rounded: units of the result for each unit of x
+  double by_largest = 0;  // weights that follow from coordinates, zero among them: units of the largest operand
 };
 FunctionError function_error(std::string_view name);
 /// What the node combines, for orders that go out of range on the way.
