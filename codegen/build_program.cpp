@@ -182,6 +182,8 @@ class ProgramBuilder {
     const Kernel& k = lowered_.kernels[i];
     const auto built = static_cast<size_t>(kernel_of_[i]);
     runtime::Instruction in;
+    const bool early = std::any_of(k.buffers.begin(), k.buffers.end(), [](const Buffer& b) { return b.is_early; });
+    if (early) in.early_behind = i == 1 ? 0 : last_of_[i - 2] + 1;
     for (ValueId v : n.inputs) in.args.push_back(INGOT_TRY(number_of(v)));
     in.first_written = static_cast<int32_t>(in.args.size());
     in.lane = plan_.lanes.lane[i];
@@ -251,14 +253,37 @@ class ProgramBuilder {
 
 }  // namespace
 
+namespace {
+
+/// Marks what the products of the launch at `position` read and launches before the one in front of it wrote.
+void mark_early(const Graph& graph, const Node& n, int position, const std::vector<int>& position_of, Kernel& kernel) {
+  const Contract* const c = kernel.contract();
+  if (!c || position == 0) return;
+  const auto is_early = [&](ValueId v) {
+    const std::vector<NodeId> writers = writers_of(graph, v);
+    return std::all_of(writers.begin(), writers.end(), [&](NodeId w) { return position_of[w.index] <= position - 2; });
+  };
+  for (const Expr* operand : {&c->a, &c->b})
+    visit(*operand, [&](const Expr& x) {
+      if (x.op() != ExprOp::Load) return;
+      Buffer& b = kernel.buffers[static_cast<size_t>(x.buffer())];
+      b.is_early = !b.is_constant && is_early(n.inputs[static_cast<size_t>(x.buffer())]);
+    });
+}
+
+}  // namespace
+
 Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan) {
   LoweredProgram lowered;
+  std::vector<int> position_of(graph.node_count(), -1);
+  for (size_t i = 0; i < plan.order.size(); ++i) position_of[plan.order[i].index] = static_cast<int>(i);
   for (NodeId id : plan.order) {
     const Node& n = graph.node(id);
     auto k = lower_group(graph, n);
     if (!k) return std::move(k.error());
     k->name = stem_of(*n.body);
     k->header = header_of(*n.body);
+    mark_early(graph, n, position_of[id.index], position_of, *k);
     INGOT_TRY(verify(*k));
     lowered.kernels.push_back(std::move(*k));
   }

@@ -123,7 +123,7 @@ Status give_binding(const ingot_engine* engine, int32_t index, ingot_binding* bi
 SessionOptions options_from_c(const ingot_session_options* given) {
   const auto o = read_options(given);
   SessionOptions options;
-  options.lanes = !o.no_lanes;
+  options.lanes = o.no_lanes ? Lanes::Never : Lanes::WhereTheyHelp;
   options.recordings = !o.no_recordings;
   if (o.max_plans > 0) options.max_plans = static_cast<size_t>(o.max_plans);
   if (o.max_recordings > 0) options.max_recordings = static_cast<size_t>(o.max_recordings);

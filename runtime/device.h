@@ -63,6 +63,7 @@ struct Launch {
   std::span<const int64_t> dims;
   std::array<int64_t, 3> grid{1, 1, 1};
   std::span<const BoxSizes> boxes;
+  bool may_start_early = true;  // beside the end of what the stream holds before it, if the kernel waits for its inputs itself
 };
 
 class Device {

@@ -18,7 +18,7 @@
 
 namespace ingot::runtime {
 
-constexpr uint32_t kEngineFileVersion = 4;
+constexpr uint32_t kEngineFileVersion = 5;
 
 struct EngineFile {
   std::vector<std::shared_ptr<const Program>> programs;  // loaded: constants point into the mapped file

@@ -266,6 +266,7 @@ class ProgramReader {
     out.lane = i.lane();
     out.waits = each(i.waits());
     out.part_bytes = i.part_bytes();
+    out.early_behind = i.early_behind();
     for (const fb::BoxMap* m : each(i.boxes()))
       out.boxes.push_back({m->argument(), INGOT_TRY(type(m->type())), m->offset(), each(m->extents()), each(m->strides()), each(m->box()), each(m->low()), each(m->high()),
                            each(m->steps()), m->clipped()});

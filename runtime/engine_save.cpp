@@ -111,7 +111,7 @@ class ProgramWriter {
       });
       return fb::CreateInstruction(b_, static_cast<uint8_t>(i.kind), i.kernel, b_.CreateVector(i.args),
                                    b_.CreateVector(i.dims), b_.CreateVector(grid), i.bytes, i.flops, i.first_written,
-                                   i.lane, b_.CreateVector(i.waits), boxes, i.part_bytes);
+                                   i.lane, b_.CreateVector(i.waits), boxes, i.part_bytes, i.early_behind);
     });
     const auto requirements = list(b_, p_.requirements, [&](const Program::Requirement& r) {
       return fb::CreateRequirement(b_, r.condition, b_.CreateString(r.message));

@@ -95,9 +95,12 @@ struct DeviceTensor {
 
 using Dims = std::vector<int64_t>;
 
+/// Independent branches on streams of their own: where their kernels leave the device room for each other and are long enough to gain
+/// from it, or wherever the program has lanes.
+enum class Lanes : uint8_t { Never, WhereTheyHelp, Always };
+
 struct SessionOptions {
-  /// Independent branches on streams of their own, where the program has lanes and their kernels leave the device room.
-  bool lanes = true;
+  Lanes lanes = Lanes::WhereTheyHelp;
   /// Launches recorded into a CUDA graph, from the second run with the same shape and addresses on.
   bool recordings = true;
   size_t max_plans = 64, max_recordings = 32;  // kept; the least recently used go
@@ -211,7 +214,7 @@ class Session {
   Status fetch_outputs(std::vector<Tensor>& outputs);
   // launching: session_issue.cpp
   void locate(const Plan& plan, const Addresses& at);
-  Status issue_step(const Step& step, Stream* stream);
+  Status issue_step(const Step& step, Stream* stream, bool may_start_early);
   Status issue(const Plan& plan, Stream* stream);
   Status issue_lanes(const Plan& plan, Stream* stream);
   Status start_lanes();

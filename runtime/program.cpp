@@ -131,6 +131,8 @@ class Verifier {
     for (ShapeRef d : in.dims) INGOT_TRY(line(d, "instruction", i));
     for (ShapeRef g : in.grid) INGOT_TRY(line(g, "instruction", i));
     for (const BoxMap& m : in.boxes) INGOT_TRY(box(m, in, i));
+    if (in.early_behind < -1 || in.early_behind >= static_cast<int64_t>(i))
+      return invalid(fmt::format("instruction {}: starts early behind {}", i, in.early_behind));
     if (in.part_bytes != -1) INGOT_TRY(line(in.part_bytes, "instruction", i));
     INGOT_TRY(line(in.bytes, "instruction", i));
     return line(in.flops, "instruction", i);

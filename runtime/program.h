@@ -124,6 +124,9 @@ struct Instruction {
   // CUDA: blocks divide sums among them and put their parts in memory, so many bytes. The kernel takes its lane's counters and that
   // memory behind `args`. -1: it does not.
   ShapeRef part_bytes = -1;
+  // The kernel reads values before it waits for the launch in front of it, which did not write them: it may only start early if that
+  // is this instruction or a later one. -1: it does not, or any will do.
+  int32_t early_behind = -1;
   std::vector<int32_t> waits;  // numbers of earlier instructions, of other lanes, that must have finished
   bool operator==(const Instruction&) const = default;
 };

@@ -23,7 +23,7 @@ void Session::locate(const Plan& plan, const Addresses& at) {
   }
 }
 
-Status Session::issue_step(const Step& step, Stream* stream) {
+Status Session::issue_step(const Step& step, Stream* stream, bool may_start_early) {
   if (cancelled_.load(std::memory_order_relaxed))
     return make_error(ErrorKind::Device, "the run was cancelled between two launches");
   const std::vector<int32_t>& args = step.instruction->args;
@@ -38,7 +38,7 @@ Status Session::issue_step(const Step& step, Stream* stream) {
   }
   const KernelInfo& info = engine_->program().kernels[static_cast<size_t>(step.instruction->kernel)];
   const NvtxRange range(info.name);
-  Status status = device.launch(*step.kernel, {arguments_, step.dims, step.grid, step.boxes}, stream);
+  Status status = device.launch(*step.kernel, {arguments_, step.dims, step.grid, step.boxes, may_start_early}, stream);
   if (status && options_.synchronous && !device.is_recording(stream)) status = device.synchronize(stream);
   if (!status) status.error().add(describe_kernel(info));
   return status;
@@ -46,8 +46,14 @@ Status Session::issue_step(const Step& step, Stream* stream) {
 
 Status Session::issue(const Plan& plan, Stream* stream) {
   if (plan.lanes) return issue_lanes(plan, stream);
-  for (const Step& step : plan.steps)
-    if (!step.empty) INGOT_TRY(issue_step(step, stream));
+  const Instruction* const first = engine_->program().instructions.data();
+  std::ptrdiff_t before = -1;  // the instruction that the stream holds last
+  for (const Step& step : plan.steps) {
+    if (step.empty) continue;
+    const int32_t behind = step.instruction->early_behind;
+    INGOT_TRY(issue_step(step, stream, behind < 0 || before >= behind));
+    before = step.instruction - first;
+  }
   return {};
 }
 
@@ -80,7 +86,8 @@ Status Session::issue_lanes(const Plan& plan, Stream* stream) {
     Stream* const on = of_lane(step.instruction->lane);
     for (int32_t w : step.instruction->waits)
       if (status) status = device.wait(on, *done_[static_cast<size_t>(w)]);
-    if (status && !step.empty) status = issue_step(step, on);
+    // What was in front of it in the list may be on another stream.
+    if (status && !step.empty) status = issue_step(step, on, step.instruction->early_behind < 0);
     const auto number = static_cast<size_t>(step.instruction - first);
     if (status && done_[number]) status = device.record(*done_[number], on);
     if (!status) break;  // the lanes are joined all the same: a capture must end where it began

@@ -226,19 +226,31 @@ static bool leaves_room(const std::array<int64_t, 3>& grid, int32_t shared_bytes
   return grid[0] < room && grid[0] * grid[1] * grid[2] < room;
 }
 
-/// Lanes help where kernels leave the device room for each other: most of those off lane 0 have few blocks.
+/// What a launch takes by itself, at rates that are seldom reached.
+static double microseconds_of(const Instruction& in, std::span<const int64_t> lines) {
+  constexpr double kBytes = 3e6, kFlops = 4e8;
+  const double bytes = static_cast<double>(lines[static_cast<size_t>(in.bytes)]), flops = static_cast<double>(lines[static_cast<size_t>(in.flops)]);
+  return std::max(bytes / kBytes, flops / kFlops);
+}
+
+/// Lanes help where kernels leave the device room for each other (most of those off lane 0 have few blocks), and are long enough: an event
+/// is waited for on both sides of each, and launches behind an event do not start early.
 bool Session::worth_lanes(const Plan& plan) const {
-  if (!options_.lanes || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host()) return false;
+  if (options_.lanes == Lanes::Never || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host()) return false;
+  if (options_.lanes == Lanes::Always) return true;
   const int64_t units = engine_->device()->parallel_units();
+  constexpr double kLeast = 4;  // microseconds
   int64_t small = 0, all = 0;
+  double time = 0;
   for (const Step& step : plan.steps) {
     if (step.empty || step.instruction->lane == 0) continue;
     ++all;
     const int32_t kernel = step.instruction->kernel;
-    small += leaves_room(step.grid,
-                         kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes, units);
+    if (!leaves_room(step.grid, kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes, units)) continue;
+    ++small;
+    time += microseconds_of(*step.instruction, plan.lines);
   }
-  return all > 0 && 2 * small >= all;
+  return all > 0 && 2 * small >= all && time >= kLeast * static_cast<double>(all);
 }
 
 }  // namespace ingot::runtime

@@ -17,7 +17,7 @@ Result<Profile> Session::profile(const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i <= plan->steps.size(); ++i) marks.push_back(INGOT_TRY(device->create_event()));
   INGOT_TRY(device->record(*marks[0], stream_.get()));
   for (size_t i = 0; i < plan->steps.size(); ++i) {
-    if (!plan->steps[i].empty) INGOT_TRY(issue_step(plan->steps[i], stream_.get()));
+    if (!plan->steps[i].empty) INGOT_TRY(issue_step(plan->steps[i], stream_.get(), plan->steps[i].instruction->early_behind < 0));
     INGOT_TRY(device->record(*marks[i + 1], stream_.get()));
   }
   INGOT_TRY(device->synchronize(stream_.get()));

@@ -57,12 +57,12 @@ void same_numbers(const Setup& s) {
   auto cpu = must(Session::create(s.on_cpu));
   double worst = 0;
   bool same = true;
-  for (bool lanes : {true, false})
+  for (const Lanes lanes : {Lanes::Always, Lanes::WhereTheyHelp, Lanes::Never})
     for (bool recordings : {true, false}) {
       SessionOptions o;
       o.lanes = lanes, o.recordings = recordings;
       auto session = must(Session::create(s.on_gpu, o)),
-           plain = must(Session::create(s.on_gpu, SessionOptions{false, false}));
+           plain = must(Session::create(s.on_gpu, SessionOptions{Lanes::Never, false}));
       for (int i = 0; i < 12; ++i) {
         const auto inputs =
             i % 3 ? inputs_of_size(s.on_gpu->program(), {64}, rng) : random_inputs(s.on_gpu->program(), 40, rng);

@@ -16,6 +16,7 @@
 #include "runtime/executor.h"
 #include "tests/join_graphs.h"
 #include "tests/lazy_device.h"
+#include "tests/program_builder.h"
 
 using namespace ingot;
 using namespace ingot::runtime;
@@ -92,7 +93,9 @@ std::vector<Tensor> run(const Program& program, unsigned seed, const std::map<st
   auto device = std::make_shared<testing::LazyDevice>(code, seed);
   auto engine = Engine::create(std::make_shared<const Program>(program), device);
   if (!engine) FAIL(engine.error().to_string());
-  auto session = Session::create(engine.value());
+  SessionOptions options;
+  options.lanes = Lanes::Always;
+  auto session = Session::create(engine.value(), options);
   auto out = session.value()->run(in);
   if (!out) FAIL(out.error().to_string());
   return std::move(out).value();
@@ -250,4 +253,29 @@ TEST_CASE("a chain stays on one lane, and a wait that costs more than it gains i
       4);
   REQUIRE(chain.ok());
   CHECK(lanes_of(*chain) == 1);
+}
+
+TEST_CASE("a launch that reads early starts early only behind the one that it may run beside", "[lanes]") {
+  auto program = testing::sums_program(4);
+  const auto early_launches = [&](int64_t rows) {
+    auto device = std::make_shared<testing::LazyDevice>(kernels());
+    auto engine = Engine::create(program, device);
+    REQUIRE(engine.ok());
+    SessionOptions options;
+    options.recordings = false;
+    auto session = Session::create(engine.value(), options);
+    REQUIRE(session.value()->run({Tensor(DType::F32, {rows, 3})}).ok());
+    return device->early;
+  };
+  CHECK(early_launches(6) == std::vector<bool>{true, true, true, true});
+  program->instructions[2].early_behind = 1;
+  CHECK(early_launches(6) == std::vector<bool>{true, true, true, true});
+  // The launch in front has nothing to do for 5 rows: what is in front then is what wrote the values.
+  testing::Lines lines{program->shapes};
+  program->instructions[1].grid[0] = lines.op(ShapeOp::Ne, lines.symbol(0), lines.constant(5));
+  program->shapes = lines.program;
+  CHECK(early_launches(6) == std::vector<bool>{true, true, true, true});
+  CHECK(early_launches(5) == std::vector<bool>{true, false, true});
+  program->instructions[2].early_behind = 4;
+  CHECK_FALSE(program->verify().ok());
 }

@@ -27,6 +27,7 @@ class LazyDevice : public runtime::Device {
   /// The launch of this number (from 0) fails, at the launch or, like a GPU's fault, when somebody waits.
   int failing_launch = -1, faulting_launch = -1;
   std::function<void(int number)> on_launch;  // called before each
+  std::vector<bool> early;  // of each launch, whether it might start early
   int units = 8;
 
   std::string name() const override { return "lazy"; }
@@ -71,6 +72,7 @@ class LazyDevice : public runtime::Device {
   }
   Status launch(const runtime::LoadedKernel& kernel, const runtime::Launch& launch, Stream* stream) override {
     const int number = launches++;
+    early.push_back(launch.may_start_early);
     if (on_launch) on_launch(number);
     if (number == failing_launch) return make_error(ErrorKind::Device, "the launch was made to fail");
     const std::vector<void*> b(launch.buffers.begin(), launch.buffers.end());

@@ -73,8 +73,20 @@ void TilesPrinter::print_mma_plan() {
                           is_other(contract_.b, contract_.b_type)));
   }
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
-  out_.line(fmt::format("static constexpr bool a_constant = {}, b_constant = {};", is_constant(contract_.a),
-                        is_constant(contract_.b)));
+  const bool a_early = comes_early(d.a_load.valid() ? d.a_load : contract_.a), b_early = comes_early(contract_.b);
+  out_.line(fmt::format("static constexpr bool a_early = {}, b_early = {};", a_early, b_early));
+  if (t.boxes)
+    out_.line(fmt::format("static constexpr bool late = {};", a_early && b_early && !d.a_load.valid() && contract_.rows.empty()));
+}
+
+bool TilesPrinter::comes_early(const Expr& operand) const {
+  bool all = true;
+  visit(operand, [&](const Expr& x) {
+    if (x.op() != ExprOp::Load) return;
+    const Buffer& b = kernel_.buffers[static_cast<size_t>(x.buffer())];
+    all &= b.is_constant || b.is_early;
+  });
+  return all;
 }
 
 bool TilesPrinter::is_constant(const Expr& operand) const {
@@ -106,6 +118,7 @@ void TilesPrinter::print_product_of_rows() {
     out_.line("static constexpr int result_size = 2;");
     out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {}, lines = {};", rows.results.load.valid(),
                           rows.a.prologue, is_constant(contract_.b), rows.lines.has_value()));
+    out_.line(fmt::format("static constexpr bool a_early = {};", comes_early(details_.a_load.valid() ? details_.a_load : contract_.a)));
     if (rows.lines) print_lines(*rows.lines);
   }
   out_.blank();

@@ -299,6 +299,8 @@ class TilesPrinter : public ProductPrinter {
   // ---- tensor cores (cuda_mma.cpp) ----
   void print_mma();
   void print_mma_plan();
+  /// Nothing in it waits for the launch in front.
+  bool comes_early(const Expr& operand) const;
   bool is_constant(const Expr& operand) const;
   /// The functor of rows of A that arrive by TMA: empty where A is what arrives.
   void print_change_of_a();

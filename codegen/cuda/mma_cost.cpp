@@ -264,6 +264,19 @@ MmaTile completed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, Sha
   return x;
 }
 
+bool holds_results(const MmaTile& x, const MmaProblem& p) {
+  constexpr int kFlags = 128;  // of prelude/divided_sums.cuh
+  return mma_result_bytes(x, false) + kFlags <= x.stages * mma_stage_bytes(x, true, true, p.element);
+}
+MmaTile trimmed(const MmaProblem& p, const MmaMachine& machine, MmaTile x, Sharing sharing) {
+  const int sharers = sharing.blocks();
+  if (!x.boxes || x.row_teams > 0 || !p.k_known || tiles_of(p, x) * sharers > machine.sms) return x;
+  const double steps = std::ceil((p.box_k > 0 ? p.box_k : p.k) / x.k / sharers);
+  x.stages = static_cast<int>(std::clamp<double>(steps, 2, x.stages));
+  while (sharers > 1 && !holds_results(x, p)) ++x.stages;
+  return x;
+}
+
 namespace {
 
 /// With boxes. A tile's main loop is bound by multiplications, shared memory, copies, or boxes that TMA fills; its results by

@@ -71,7 +71,12 @@ std::vector<MmaTile> mma_candidates(const MmaProblem& problem, const MmaMachine&
 Sharing forced_sharing();
 /// The same tile with its k, and as many stages as are of use when `blocks` blocks run on each SM.
 MmaTile completed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, Sharing sharing);
+/// The same with no more stages than steps where each block has one tile: what is left of the SM's shared memory is for a block of the next
+/// kernel, which then fetches its weights beside this one.
+MmaTile trimmed(const MmaProblem& problem, const MmaMachine& machine, MmaTile tile, Sharing sharing);
 double tiles_of(const MmaProblem& problem, const MmaTile& tile);
+/// Blocks that share a tile put their results in place of the stages.
+bool holds_results(const MmaTile& tile, const MmaProblem& problem);
 /// The blocks of the grid can share the k of such tiles (prelude/divided_sums.cuh): their counters suffice. And it may be of use: a
 /// product bound by memory needs no more SMs than the blocks of clusters are on, unless it is so long that what follows its main loop
 /// does not count.

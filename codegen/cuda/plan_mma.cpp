@@ -252,10 +252,6 @@ std::vector<Sharing> ways_to_share(const MmaProblem& p, const MmaMachine& machin
   for (int blocks = 2; may_divide(p, machine, x) && blocks <= kMostOfGrid; ++blocks) ways.push_back({1, blocks});
   return ways;
 }
-bool holds_results(const MmaTile& x, const MmaProblem& p) {
-  constexpr int kFlags = 128;  // of prelude/divided_sums.cuh
-  return mma_result_bytes(x, false) + kFlags <= x.stages * mma_stage_bytes(x, true, true, p.element);
-}
 /// Where there are tiles enough, sharing k only costs; a block needs some steps of its own.
 bool is_worth_sharing(const MmaProblem& p, const MmaMachine& machine, const MmaTile& tile, Sharing sharing,
                       bool boxes) {
@@ -293,7 +289,7 @@ Choice choose(const MmaProblem& p, const MmaMachine& machine) {
   Choice best;
   for (const Choice& x : choices_of(p, machine))
     if (best.cycles == 0 || x.cycles < best.cycles) best = x;
-  best.tile = completed(p, machine, best.tile, best.sharing);
+  best.tile = trimmed(p, machine, completed(p, machine, best.tile, best.sharing), best.sharing);
   return best;
 }
 
@@ -409,7 +405,7 @@ std::vector<RankedPlan> rank_mma(const Kernel& kernel, const TargetTraits& targe
   set_extents(p, kernel, at);
   std::vector<RankedPlan> plans;
   for (Choice& x : choices_of(p, machine)) {
-    x.tile = completed(p, machine, x.tile, x.sharing);
+    x.tile = trimmed(p, machine, completed(p, machine, x.tile, x.sharing), x.sharing);
     plans.push_back({with(s, x, machine), x.cycles});
   }
   return plans;

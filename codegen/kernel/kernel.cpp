@@ -139,7 +139,7 @@ std::string to_string(const Kernel& k) {
     const Buffer& b = k.buffers[i];
     std::string shape;
     for (const Expr& d : b.shape) shape += (shape.empty() ? "" : ",") + to_string(d);
-    out += fmt::format("{}{} {}: {}[{}]", i ? ", " : "", b.is_output ? "out" : b.is_constant ? "const" : "in", b.name, name_of(b.type), shape);
+    out += fmt::format("{}{} {}: {}[{}]", i ? ", " : "", b.is_output ? "out" : b.is_constant ? "const" : b.is_early ? "early" : "in", b.name, name_of(b.type), shape);
   }
   for (const Expr& d : k.dims) out += ", " + d.name();
   out += ")";

@@ -101,6 +101,7 @@ struct Buffer {
   bool is_output = false;
   bool is_constant = false;    // a weight: never changes between launches
   Expr part = {};              // how many of its elements the kernel touches; invalid: all
+  bool is_early = false;       // complete before the launch in front of this one starts: may be read while that one runs
 };
 
 /// What multiplies in a contraction: plain arithmetic, or tensor cores on operands of that type. Tf32x3 is f32 accuracy from

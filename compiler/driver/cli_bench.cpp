@@ -29,7 +29,7 @@ struct BenchArgs {
   bool profile = false, json = false, find_batch = false;
   runtime::SessionOptions session() const {
     runtime::SessionOptions o;
-    o.lanes = streams != 1;
+    o.lanes = streams == 0 ? runtime::Lanes::WhereTheyHelp : streams == 1 ? runtime::Lanes::Never : runtime::Lanes::Always;
     o.recordings = graph != "off";
     return o;
   }

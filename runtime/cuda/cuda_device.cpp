@@ -372,7 +372,7 @@ Result<std::unique_ptr<LoadedKernel>> CudaDevice::load(const KernelInfo& info) {
 
 Status CudaDevice::launch(const LoadedKernel& loaded, const Launch& launch, Stream* stream) {
   const auto& kernel = static_cast<const CudaKernel&>(loaded);
-  const auto& [buffers, dims, grid, boxes] = launch;
+  const auto& [buffers, dims, grid, boxes, may_start_early] = launch;
   static constexpr int64_t kLimits[3] = {INT32_MAX, 65535, 65535};
   for (int i = 0; i < 3; ++i) {
     if (grid[i] <= 0) return {};
@@ -404,7 +404,7 @@ Status CudaDevice::launch(const LoadedKernel& loaded, const Launch& launch, Stre
              z = static_cast<unsigned>(grid[2]);
   const cuda::Stream queue = use(stream).handle;
   cuda::DriverStatus status = cuda::kSuccess;
-  if (kernel.waits_for_inputs) {
+  if (kernel.waits_for_inputs && may_start_early) {
     cuda::LaunchAttribute early{cuda::LaunchAttributeId::ProgrammaticStreamSerialization, {}, {}};
     early.value = 1;
     const cuda::LaunchConfig config{x, y, z, kernel.threads, 1, 1, kernel.shared_bytes, queue, &early, 1};

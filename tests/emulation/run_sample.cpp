@@ -72,7 +72,8 @@ class DeviceBuffers {
       // What lies beside a part must be what it was.
       if (!b.is_output || b.part.valid()) put(p, contents[i]);
       if (&api == &emulation::emulated_driver()) {
-        emulation::describe(reinterpret_cast<void*>(p), b.name.c_str(), !b.is_output);
+        const bool late = !b.is_constant && !b.is_early;  // as behind a kernel that writes the inputs and reads the outputs
+        emulation::describe(reinterpret_cast<void*>(p), b.name.c_str(), !b.is_output, late);
       }
       pointers_.push_back(p);
     }

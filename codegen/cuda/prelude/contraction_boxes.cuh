@@ -14,6 +14,7 @@
 //   row_values  floats of a row that its results need; where a cluster adds up, they are at row_room of the block's shared memory
 //   part_width  results of a row whose sums are stored, too (row_parts.cuh)
 //   batched   there is more than one product, and both operands have their axis
+//   late      the products do not depend on the kernel's predecessor: only their results wait for it
 //   window    A is an image, channels last, that a window goes over: `channels` at each of `taps` places, and of each axis
 //             the outputs, the step, the first place and the dilation
 #pragma once
@@ -157,21 +158,21 @@ template <class Plan> struct BoxSender {
       send<Plan::b_along_k, Plan::tile_n>(ring.stage_b(), b, at.n, step, at.batch);
     }
   }
-  /// The first stages: weights are on their way before the kernel waits for its predecessor.
+  /// The first stages: what does not depend on the kernel's predecessor is on its way before it waits for that.
   INGOT_DEV Index send_first(const BoxPlace<Plan>& at) {
     const Index count = steps < Plan::stages ? steps : (Index)Plan::stages;
 #pragma unroll 1
     for (Index s = 0; s < count; ++s, ++ring.slot) {
       mbar_arrive_expect_tx(ring.full(), ring.sent());
-      if constexpr (Plan::a_constant) send_a(at, first + s);
-      if constexpr (Plan::b_constant) send_b(at, first + s);
+      if constexpr (Plan::a_early) send_a(at, first + s);
+      if constexpr (Plan::b_early) send_b(at, first + s);
     }
     ring.slot = 0;
     pdl_begin();
 #pragma unroll 1
     for (Index s = 0; s < count; ++s) {
-      if constexpr (!Plan::a_constant) send_a(at, first + s);
-      if constexpr (!Plan::b_constant) send_b(at, first + s);
+      if constexpr (!Plan::a_early) send_a(at, first + s);
+      if constexpr (!Plan::b_early) send_b(at, first + s);
       ring.advance();
     }
     return count;
@@ -329,6 +330,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     typedef ResultTile<Plan> Results;
     const Epilogue with_rows = with_row_values(epilogue, at, m_end);
     multiply_tile(at, m_end, share.first, share.count);
+    if constexpr (Plan::late) pdl_begin();
     workers_sync<Plan>();  // the other warpgroups have read what lies there
     Results::put_product(ring.shared, product, true);
     cluster_sync();
@@ -346,6 +348,7 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     const Index tile = first_tile(tiles);
     const TilePlace<Index> at = tiles.place(tile);
     multiply_tile(at, m_end, share.first, share.count);
+    if constexpr (Plan::late) pdl_begin();
     Sums{memory, (u32)tile, (u32)((Index)blockIdx.x / tiles.total), ring.shared}.finish(product, epilogue, at, m_end, n_end);
   }
   /// What follows from a row alone, of the rows that this block finishes: in shared memory while their products are computed.
@@ -376,19 +379,28 @@ template <class Plan, class PrologueA> struct BoxMultiplier {
     u32 tile = team;
     ring.skip((Index)team * steps);
     u32 turn = team == 0;
+    bool waits = Plan::late;
 #pragma unroll 1
     for (Index t = blockIdx.x + (Index)team * gridDim.x; t < tiles.total; t += Ring::kTeams * gridDim.x) {
       const TilePlace<Index> at = tiles.place(t);
-      if constexpr (Plan::staged) {
-        staged.begin(at.batch, first_row(at), at.n + product.group_n());
-        staged.tile = tile;
-        tile += Ring::kTeams;
-      }
+      const auto begin = [&] {
+        if constexpr (Plan::staged) {
+          staged.begin(at.batch, first_row(at), at.n + product.group_n());
+          staged.tile = tile;
+          tile += Ring::kTeams;
+        }
+      };
+      if (!waits) begin();
       if constexpr (Plan::in_turn) {
         mbar_wait(ring.turn(team), turn);
         turn ^= 1;
       }
       multiply_tile(at, m_end, 0, steps);
+      if (waits) {
+        pdl_begin();
+        begin();
+        waits = false;
+      }
       if constexpr (Plan::staged) staged.store(product.acc);
       else store(epilogue, at, m_end, n_end);
       ring.skip((Ring::kTeams - 1) * steps);
@@ -429,7 +441,7 @@ INGOT_DEV void contraction_boxes(const TensorMap* a, const TensorMap* b, const T
     }
   } else {
     share_registers<Plan, false>();
-    pdl_begin();
+    if constexpr (!Plan::late) pdl_begin();
     BoxMultiplier<Plan, PrologueA> multiplier{WgmmaProduct<Plan>(warp), ring, &prologue, k_end, {}};
     if constexpr (Plan::cluster_k > 1) multiplier.run_shared(epilogue, tiles.place(blockIdx.x / Plan::cluster_k), m_end, n_end, share);
     else if constexpr (Plan::grid_k > 1) multiplier.run_divided(epilogue, tiles, m_end, n_end, share, {counters, parts});

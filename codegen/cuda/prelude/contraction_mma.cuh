@@ -14,7 +14,7 @@
 //               tile_k, warp_m, warp_n, k_warps (warps that share a warp tile, each with its part of tile_k), cluster_k
 //               (blocks of a cluster that share a tile, each with its part of k), stages, threads, a_along_k,
 //               b_along_k (the direction in which the operand is contiguous), a_raw, b_raw, a_vector, b_vector,
-//               single (float: one tf32 product), e_vector, a_table, b_table (depths are worth a table in shared memory: windows), a_constant, b_constant
+//               single (float: one tf32 product), e_vector, a_table, b_table (depths are worth a table in shared memory: windows), a_early, b_early (they do not depend on the kernel's predecessor)
 //               (weights: they may be read before the kernel waits for its predecessor)
 // Extents along a vector are multiples of it.
 //

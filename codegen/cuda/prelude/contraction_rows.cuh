@@ -184,8 +184,7 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
     if constexpr (Plan::b_constant) memory.send_weights(b);
   }
   cta_sync();
-  pdl_begin();
-  if (!Plan::b_constant && threadIdx.x == 0) memory.send_weights(b);
+  if constexpr (!Plan::a_early) pdl_begin();
   Team team;
   team.memory = memory;
   team.source = {a};
@@ -197,6 +196,8 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
   team.tiles = Team::Source::tiles(m_end);
   team.m_end = m_end;
   if (team.sends()) team.send_first();
+  if constexpr (Plan::a_early) pdl_begin();
+  if (!Plan::b_constant && threadIdx.x == 0) memory.send_weights(b);
   mbar_wait(memory.have_weights(), 0);
   team.run(epilogue, way, n_end);
 }

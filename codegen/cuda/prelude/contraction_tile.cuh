@@ -156,20 +156,20 @@ template <int Threads> INGOT_DEV bool any_thread(bool p, u32 scratch) {
   return any != 0;
 }
 
-/// Starts the copies of the first `Stages` stages. Weights are on their way before the kernel waits for its predecessor
+/// Starts the copies of the first `Stages` stages. What does not depend on the kernel's predecessor is on its way before it waits for that
 /// (`first`: it has not waited yet).
 template <class Plan, int Stages, class CopyA, class CopyB>
 INGOT_DEV void fill_ring(const CopyA& copy_a, const CopyB& copy_b, bool first) {
 #pragma unroll 1
   for (int s = 0; s < Stages; ++s) {
-    if constexpr (Plan::a_constant) copy_a(s);
-    if constexpr (Plan::b_constant) copy_b(s);
+    if constexpr (Plan::a_early) copy_a(s);
+    if constexpr (Plan::b_early) copy_b(s);
   }
   if (first) pdl_begin();
 #pragma unroll 1
   for (int s = 0; s < Stages; ++s) {
-    if constexpr (!Plan::a_constant) copy_a(s);
-    if constexpr (!Plan::b_constant) copy_b(s);
+    if constexpr (!Plan::a_early) copy_a(s);
+    if constexpr (!Plan::b_early) copy_b(s);
     cp_async_commit();
   }
 }
