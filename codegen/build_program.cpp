@@ -253,6 +253,20 @@ class ProgramBuilder {
 
 }  // namespace
 
+Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan) {
+  LoweredProgram lowered;
+  for (NodeId id : plan.order) {
+    const Node& n = graph.node(id);
+    auto k = lower_group(graph, n);
+    if (!k) return std::move(k.error());
+    k->name = stem_of(*n.body);
+    k->header = header_of(*n.body);
+    INGOT_TRY(verify(*k));
+    lowered.kernels.push_back(std::move(*k));
+  }
+  return lowered;
+}
+
 namespace {
 
 /// Marks what the products of the launch at `position` read and launches before the one in front of it wrote.
@@ -273,21 +287,11 @@ void mark_early(const Graph& graph, const Node& n, int position, const std::vect
 
 }  // namespace
 
-Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan) {
-  LoweredProgram lowered;
+void overlap_launches(const Graph& graph, const MemoryPlan& plan, LoweredProgram& lowered) {
   std::vector<int> position_of(graph.node_count(), -1);
   for (size_t i = 0; i < plan.order.size(); ++i) position_of[plan.order[i].index] = static_cast<int>(i);
-  for (NodeId id : plan.order) {
-    const Node& n = graph.node(id);
-    auto k = lower_group(graph, n);
-    if (!k) return std::move(k.error());
-    k->name = stem_of(*n.body);
-    k->header = header_of(*n.body);
-    mark_early(graph, n, position_of[id.index], position_of, *k);
-    INGOT_TRY(verify(*k));
-    lowered.kernels.push_back(std::move(*k));
-  }
-  return lowered;
+  for (size_t i = 0; i < plan.order.size(); ++i)
+    mark_early(graph, graph.node(plan.order[i]), static_cast<int>(i), position_of, lowered.kernels[i]);
 }
 
 Result<runtime::BoxMap> lower_box(const BoxMap& map,

@@ -29,6 +29,9 @@ struct LoweredProgram {
   std::vector<Kernel> kernels;
 };
 Result<LoweredProgram> lower_program(const Graph& graph, const MemoryPlan& plan);
+/// For GPUs, on which a launch may begin before the one in front of it has ended: marks what its products read that is complete by then
+/// (Buffer::is_early).
+void overlap_launches(const Graph& graph, const MemoryPlan& plan, LoweredProgram& lowered);
 
 struct BuildOptions {
   int threads = 2;

@@ -224,7 +224,7 @@ std::function<Outcome()> add_bench(CLI::App& app) {
   app.add_option("--io", a->io, "run: one request after the other from host memory; host: a queue of them, copies overlapped; device: tensors on the device")
       ->check(CLI::IsMember({"run", "host", "device"}));
   app.add_option("--depth", a->depth, "--io host: requests in flight")->check(CLI::Range(1, 64));
-  app.add_option("--streams", a->streams, "1: everything on one stream, whatever the program has lanes for");
+  app.add_option("--streams", a->streams, "1: everything on one stream, whatever the program has lanes for; more: all lanes, whatever they gain");
   app.add_option("--graph", a->graph, "on: CUDA graphs of the session's own")->check(CLI::IsMember({"on", "off"}));
   app.add_flag("--find-batch", a->find_batch, "measures doubling batches and marks the smallest that is nearly the fastest for each item");
   app.add_flag("--profile", a->profile, "time of each kernel");

@@ -64,6 +64,7 @@ Status lower_graph(Compilation& c, const CompileOptions& o, const TargetTraits& 
                    "; `opt` prints the graph without it");
   c.plan = plan_memory(c.graph, target.kind == TargetKind::Cuda ? o.lanes : 1);
   c.lowered = INGOT_TRY(lower_program(c.graph, c.plan));
+  if (target.kind == TargetKind::Cuda) overlap_launches(c.graph, c.plan, c.lowered);
   dump_kernels(c, o.dump_dir);
   return {};
 }

@@ -162,7 +162,7 @@ class Model:
             launches=self.launches(kind),
         )
         result["burst"] = timing.burst(found, args.idle, args.rounds)
-        if batch > 1 and self.device != "cpu":
+        if self.device != "cpu":
             steady = {n: s for n, s in found.items() if n != EAGER}  # whose host is too slow to keep the card busy
             result["sustained"] = timing.sustained(steady, args.sustain * len(steady))
         result.update(self.errors(row, OURS in found))

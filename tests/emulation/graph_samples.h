@@ -21,8 +21,10 @@ inline std::vector<Sample> samples_of(const char* name, const std::string& text,
   auto graph = parse_graph(text, find_op);
   REQUIRE(graph.ok());
   REQUIRE(run_pipeline(*graph, ctx, {}).ok());
-  auto lowered = lower_program(*graph, plan_memory(*graph));
+  const MemoryPlan plan = plan_memory(*graph);
+  auto lowered = lower_program(*graph, plan);
   REQUIRE(lowered.ok());
+  overlap_launches(*graph, plan, *lowered);
   std::vector<Sample> samples;  // a whole may have dims that the kernel of a part does not know
   for (const Kernel& k : lowered->kernels)
     samples.push_back(

@@ -44,6 +44,7 @@ Result<Lowered> lower_variant(const GraphCase& c, const Variant& v) {
   INGOT_TRY(verify(l.graph, Stage::Fused));
   l.plan = plan_memory(l.graph, l.traits.kind == TargetKind::Cuda ? 4 : 1);
   l.program = INGOT_TRY(lower_program(l.graph, l.plan));
+  if (l.traits.kind == TargetKind::Cuda) overlap_launches(l.graph, l.plan, l.program);
   return l;
 }
 
