@@ -129,3 +129,15 @@ TEST_CASE("factors are folded into weights behind a movement, too") {
   CHECK(direct > 2e-2);  // the rounding of the result alone: 8e-3
   CHECK(turned > 2e-2);
 }
+
+TEST_CASE("a quotient by what vanishes is an infinity of either sign") {
+  // Gelu of the first is 4e-9 below zero in exact arithmetic and a zero in f32, whose sign says nothing.
+  const ExpectedOutput y = expected("  %1 = Gelu(%0): f32[2]\n  %2 = Div(%0, %1): f32[2]\n  %9 = Sign(%2)", "f32[2]", {-6, 1});
+  CHECK(may_flip(y, 0));
+  CHECK_FALSE(may_flip(y, 1));
+}
+
+TEST_CASE("operands that are left out are no values") {
+  const ExpectedOutput y = expected("  %1 = const \"\": f32[] {2}\n  %9 = Clip(%0, _, %1)", "f32[2]", {1, 3});
+  CHECK(y.value == std::vector<double>{1, 2});
+}

@@ -54,7 +54,7 @@ Tensor widened(const Tensor& t) {
 double snapped(double v, double exact) {
   const double off = std::abs(v - exact);
   if (!(off > 0) || !std::isfinite(off)) return v;
-  if (off >= std::abs(exact)) return 0;
+  if (off >= std::abs(exact)) return std::copysign(0.0, v);
   const double grid = std::exp2(std::ceil(std::log2(off)));
   return std::nearbyint(exact / grid) * grid;
 }
@@ -179,9 +179,9 @@ struct Expectation::Pass {
         const double own = v == 0 ? 0 : unit * std::abs(v) + tiny_of(kept);
         v += noise_of(v) * amplitude * (own + from_function);
       }
-      if (rounds && std::abs(v) < lost) v = 0;
+      if (rounds && std::abs(v) < lost) v = noise.next() < 0 ? -0.0 : 0.0;  // of either sign: a quotient by it is an infinity of either
       // A CPU may take what is below the normal numbers of f32 for zero (docs/decisions/0003).
-      if (rounds && !silent && inner == unit_of(DType::F32) && std::abs(v) < 0x1p-126) v = 0;
+      if (rounds && !silent && inner == unit_of(DType::F32) && std::abs(v) < 0x1p-126) v = std::copysign(0.0, v);
       if (rounds && s.squares && inner > unit_of(DType::F64)) v = through_square(v, s.terms);
       if (rounds) v = round_to_type(kept, v);
       if (exact && !silent) v = snapped(v, exact->values.at(s.outputs[output]).float_at(i));
@@ -268,7 +268,7 @@ Result<Expectation> Expectation::prepare(const Graph& graph, const Sizes& sizes,
   std::set<ValueId> folded;  // what is known at compile time: factors may be moved into it
   for (NodeId id : e.wide_.order()) {
     const Node& n = e.wide_.node(id);
-    const auto is_known = [&](ValueId v) { return e.wide_.value(v).constant != nullptr || folded.count(v) > 0; };
+    const auto is_known = [&](ValueId v) { return !v.valid() || e.wide_.value(v).constant != nullptr || folded.count(v) > 0; };
     if (std::all_of(n.inputs.begin(), n.inputs.end(), is_known)) folded.insert(n.outputs.begin(), n.outputs.end());
     Step s;
     s.lowered = INGOT_TRY(lower_node(e.wide_, n));
