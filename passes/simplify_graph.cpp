@@ -50,7 +50,7 @@ Rewritten cast_there_and_back(GraphBuilder& b, const Node& n) {
   const bool widens = is_float(inner) && is_float(middle) && size_of(middle) > size_of(inner);
   return widens && inner == n.attrs.as<CastAttrs>().to ? p->inputs[0] : kNo;
 }
-/// f32(x + y) of 16-bit floats -> f32(x) + f32(y), when no other operator reads the sum: it is rounded once less, whether the two
+/// f32(x + y) of 16-bit floats -> f32(x) + f32(y), when nothing else needs the sum: it is rounded once less, whether the two
 /// end up in one kernel or not. Likewise for what a reduction makes.
 Rewritten widen_arithmetic(GraphBuilder& b, const Node& n) {
   Graph& g = b.graph();
@@ -60,7 +60,7 @@ Rewritten widen_arithmetic(GraphBuilder& b, const Node& n) {
   if (!p || n.attrs.as<CastAttrs>().to != DType::F32 || (from != DType::F16 && from != DType::BF16)) return kNo;
   const bool reduces = p->op->name.starts_with("Reduce") && p->op->lowers_as<Reduction>() && p->inputs.size() == 1;
   if (p->op->name != "Add" && p->op->name != "Sub" && p->op->name != "Mul" && !reduces) return kNo;
-  if (g.value(narrow).users.size() != 1) return kNo;
+  if (g.value(narrow).users.size() != 1 || g.is_output(narrow)) return kNo;
   const Node wide = *p;
   b.origin.merge(wide.origin);
   std::vector<ValueId> operands;

@@ -132,8 +132,24 @@ class RowsPrinter : public CudaPrinter {
   /// Weights of a step, or of a sum, are where they are held.
   void bind_held(bool of_step);
 
+  // ---- rows in registers (held_rows.cpp) ----
+  /// A pass over the columns of a row: so many of them, by vectors of `width`; 0: something else.
+  struct RowPass {
+    int64_t columns = 0;
+    int width = 0;
+    int64_t steps(int lanes) const { return (columns + lanes * width - 1) / (lanes * width); }
+    bool operator==(const RowPass&) const = default;
+  };
+  RowPass row_pass(const std::vector<Axis>& axes, const Body& work) const;
+  /// Declares arrays for what several passes load alike, where all lanes of a block share a row: it is loaded by the first of them.
+  void hold_rows();
+
   RowShared shared_;
   int lanes_per_row_;
+  RowPass held_pass_;                      // the passes that load what is held
+  std::map<int, std::string> held_rows_;   // buffer -> array
+  std::unordered_set<int> loaded_rows_;    // those that a pass has loaded
+  std::string row_step_;                   // in such a pass: the step's name
   bool guarded_ = false;     // fewer than 32 lanes a row: lanes of rows behind the last repeat it and store nothing
   bool guard_stores_ = false;
   int depth_ = 0;            // > 0 inside a shared loop, where each lane is on its own

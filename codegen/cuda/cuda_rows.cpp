@@ -58,6 +58,7 @@ void RowsPrinter::print() {
     }
     wait_for_inputs();
   }
+  hold_rows();
   body(kernel_.body);
   out_.close();
 }
@@ -140,6 +141,10 @@ int RowsPrinter::access_bytes(int buffer) const {
   return is_scratch(buffer) ? 64 : CudaPrinter::access_bytes(buffer);  // by pieces of 16
 }
 std::string RowsPrinter::vector_load(int buffer, int width, const std::string& index) {
+  if (const auto held = held_rows_.find(buffer); held != held_rows_.end() && !row_step_.empty()) {
+    const std::string place = fmt::format("{}[{}]", held->second, row_step_);
+    return loaded_rows_.insert(buffer).second ? fmt::format("{} = {}", place, CudaPrinter::vector_load(buffer, width, index)) : place;
+  }
   if (!is_scratch(buffer)) return CudaPrinter::vector_load(buffer, width, index);
   const DType type = buffer_type(buffer);
   return fmt::format("lds_vec<{}, {}>({} + ({}) * {})", width, c_storage_type(type), buffer_name(buffer), index, size_of(type));
@@ -201,9 +206,11 @@ void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vec
     const int stride = lanes * width;
     const int64_t count = total_of(axes).as_int().value_or(0), steps = (count + stride - 1) / stride;
     // A few steps of all these lanes: their loads are on their way together, and what several loops load stays in registers.
-    const bool held = stage_ && depth_ == 2, unrolled = held || (steps > 0 && steps <= kUnrolledSteps && count % stride == 0);
+    const bool of_row = depth_ == 1 && group_ == 1 && !held_rows_.empty() && row_pass(axes, work) == held_pass_;
+    const bool held = of_row || (stage_ && depth_ == 2), unrolled = held || (steps > 0 && steps <= kUnrolledSteps && count % stride == 0);
     const std::string step = unrolled ? expr_.fresh("part") : std::string();
-    if (held) stage_->part = step;
+    if (held && !of_row) stage_->part = step;
+    row_step_ = of_row ? step : std::string();
     if (unrolled) out_.directive("#pragma unroll");
     auto block = out_.block(unrolled ? fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", step, steps)
                                      : fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4})", expr_.index_type(), i, first,
@@ -216,6 +223,7 @@ void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vec
     if (width > 1) with_lanes(inner->var, base, width, print_body);
     else print_body();
   });
+  if (depth_ == 1) row_step_.clear();
   --depth_;
 }
 

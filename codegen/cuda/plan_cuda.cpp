@@ -96,6 +96,13 @@ Schedule plan_points(const Kernel& kernel, const TargetTraits& target) {
   return s;
 }
 
+/// Vectors of a row that a warp keeps in registers from one pass to the next; the lanes of a block share longer ones.
+constexpr int64_t kMostOfWarp = 192;
+
+int64_t passes_over_rows(const Kernel& kernel) {
+  return std::count_if(kernel.body.begin(), kernel.body.end(), [](const Stmt& s) { return s.as<Reduce>() || s.as<Loop>(); });
+}
+
 Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLoop& top) {
   Schedule s;
   s.kind = Schedule::Kind::Rows;
@@ -106,7 +113,7 @@ Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLo
   int lanes = 32;
   if (length < 32 && !has_conditional_reduce(kernel.body)) {
     lanes = std::max(4, power_of_two_below(2 * length - 1));
-  } else if (length > 1024 || (few_rows && length > 128)) {
+  } else if (length > 1024 || (few_rows && length > 128) || (length > kMostOfWarp && passes_over_rows(kernel) > 1)) {
     lanes = std::clamp(power_of_two_below(length / (few_rows ? 2 : 4)), 128, 1024);
   }
   s.threads = std::max(lanes, 128);
