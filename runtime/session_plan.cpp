@@ -218,39 +218,60 @@ Result<Session::Plan> Session::make_plan(std::vector<int64_t> symbols, const std
   return plan;
 }
 
+namespace {
+
+/// How long launches take on one stream and on their lanes, in microseconds: each by itself at rates that are seldom reached, and what
+/// waits for another lane an event longer: on a stream, launches start before the one in front has ended, which none does behind an event.
+/// One that fills the device runs beside no other.
+class LaneTimes {
+ public:
+  LaneTimes(int32_t lanes, size_t launches) : free_(static_cast<size_t>(lanes), 0) { finish_.reserve(launches); }
+  void add(const Instruction& in, bool empty, bool fills, std::span<const int64_t> lines) {
+    double& lane = free_[static_cast<size_t>(in.lane)];
+    if (!empty) {
+      constexpr double kLaunch = 2, kBytes = 3e6, kFlops = 4e8;
+      const auto value = [&](ShapeRef line) { return static_cast<double>(lines[static_cast<size_t>(line)]); };
+      const double time = kLaunch + std::max(value(in.bytes) / kBytes, value(in.flops) / kFlops);
+      for (int32_t w : in.waits) lane = std::max(lane, finish_[static_cast<size_t>(w)] + kWait);
+      if (fills) lane = *std::max_element(free_.begin(), free_.end());
+      lane += time;
+      if (fills) std::fill(free_.begin(), free_.end(), lane);
+      one_stream_ += time;
+    }
+    finish_.push_back(lane);
+  }
+  double on_one_stream() const { return one_stream_; }
+  double on_lanes() const { return *std::max_element(free_.begin(), free_.end()) + kWait; }
+
+ private:
+  static constexpr double kWait = 2.5;
+  std::vector<double> free_, finish_;  // of each lane; of each launch
+  double one_stream_ = 0;
+};
+
 /// Whether a launch leaves the device room for another one. Of blocks with more than half of an SM's shared memory there is one an SM: three
 /// quarters of the SMs with one each are as good as all of them.
-static bool leaves_room(const std::array<int64_t, 3>& grid, int32_t shared_bytes, int64_t units) {
+bool leaves_room(const std::array<int64_t, 3>& grid, int32_t shared_bytes, int64_t units) {
   constexpr int32_t kHalf = 114 << 10;
   const int64_t room = shared_bytes > kHalf ? units * 3 / 4 : 2 * units;
   return grid[0] < room && grid[0] * grid[1] * grid[2] < room;
 }
 
-/// What a launch takes by itself, at rates that are seldom reached.
-static double microseconds_of(const Instruction& in, std::span<const int64_t> lines) {
-  constexpr double kBytes = 3e6, kFlops = 4e8;
-  const double bytes = static_cast<double>(lines[static_cast<size_t>(in.bytes)]), flops = static_cast<double>(lines[static_cast<size_t>(in.flops)]);
-  return std::max(bytes / kBytes, flops / kFlops);
-}
+}  // namespace
 
-/// Lanes help where kernels leave the device room for each other (most of those off lane 0 have few blocks), and are long enough: an event
-/// is waited for on both sides of each, and launches behind an event do not start early.
+/// Lanes help where kernels leave the device room for each other, and branches are long enough for what their events cost.
 bool Session::worth_lanes(const Plan& plan) const {
   if (options_.lanes == Lanes::Never || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host()) return false;
   if (options_.lanes == Lanes::Always) return true;
+  constexpr double kWorth = 0.9;
   const int64_t units = engine_->device()->parallel_units();
-  constexpr double kLeast = 4;  // microseconds
-  int64_t small = 0, all = 0;
-  double time = 0;
+  LaneTimes times(engine_->lanes(), plan.steps.size());
   for (const Step& step : plan.steps) {
-    if (step.empty || step.instruction->lane == 0) continue;
-    ++all;
     const int32_t kernel = step.instruction->kernel;
-    if (!leaves_room(step.grid, kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes, units)) continue;
-    ++small;
-    time += microseconds_of(*step.instruction, plan.lines);
+    const int32_t shared = kernel < 0 ? 0 : engine_->program().kernels[static_cast<size_t>(kernel)].shared_bytes;
+    times.add(*step.instruction, step.empty, !step.empty && !leaves_room(step.grid, shared, units), plan.lines);
   }
-  return all > 0 && 2 * small >= all && time >= kLeast * static_cast<double>(all);
+  return times.on_lanes() <= kWorth * times.on_one_stream();
 }
 
 }  // namespace ingot::runtime

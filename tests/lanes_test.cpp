@@ -279,3 +279,25 @@ TEST_CASE("a launch that reads early starts early only behind the one that it ma
   program->instructions[2].early_behind = 4;
   CHECK_FALSE(program->verify().ok());
 }
+
+TEST_CASE("lanes are used where branches are longer than their events", "[lanes]") {
+  // Two sums of x, one on each lane, and what adds them.
+  const auto streams_for = [](int64_t bytes_of_branch) {
+    auto program = testing::sums_program(3);
+    testing::Lines lines{program->shapes};
+    const ShapeRef bytes = lines.constant(bytes_of_branch);
+    program->shapes = lines.program;
+    auto& in = program->instructions;
+    in[0].args = {0, 0, 2}, in[1].args = {0, 0, 3}, in[2].args = {2, 3, 1};
+    in[0].bytes = in[1].bytes = bytes;
+    in[1].lane = 1;
+    in[2].waits = {1};
+    auto device = std::make_shared<testing::LazyDevice>(kernels());
+    auto engine = Engine::create(program, device);
+    if (!engine) FAIL(engine.error().to_string());
+    auto session = Session::create(engine.value());
+    REQUIRE(session.value()->run({Tensor(DType::F32, {2, 3})}).ok());
+    return device->streams;
+  };
+  CHECK(streams_for(300 << 20) == streams_for(1 << 10) + 1);
+}
