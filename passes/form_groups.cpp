@@ -230,6 +230,10 @@ class Former {
   /// Why n does not join rows that are stored in another shape; null when it does.
   const char* moved_rows_refusal(int group, const Node& n) {
     const Shape& shape = g_.value(groups_[group].moved).type.shape;
+    // Last of all to the order that their readers want.
+    if (puts_channels_last(n) && groups_.inside(group, n.inputs[0]) && same_shape(g_.value(n.inputs[0]).type.shape, shape) &&
+        g_.value(n.inputs[0]).users.size() == 1 && !g_.is_output(n.inputs[0]))
+      return nullptr;
     if (!is_pointwise(n) || !same_shape(g_.value(n.outputs[0]).type.shape, shape)) return "its result has another shape than the rows are stored in";
     for (ValueId v : n.inputs) {
       if (!v.valid()) continue;

@@ -322,3 +322,21 @@ TEST_CASE("movement into and out of pointwise work") {
 })";
   CHECK(expect_equal(text, {{5, 6}, {5, 3}}) == 1);
 }
+
+TEST_CASE("norms of groups of channels, in the order in which these lie in memory") {
+  for (const char* shapes : {"5,7,24", "5,8,24", "4,4,24"}) {
+    const std::string s = shapes, h = s.substr(0, 1), w = s.substr(2, 1);
+    const std::string first = "[N,24," + h + "," + w + "]", last = "[N," + h + "," + w + ",24]";
+    for (const bool channels_last : {false, true}) {
+      const std::string text = "graph (%0 \"x\": f32" + last + ") where N in [0, inf] {\n  %1 = const \"scale\": f32[24] data 5\n" +
+                               "  %2 = const \"bias\": f32[24] data 6\n  %3 = Transpose(%0) {perm=[0, 3, 1, 2]}: f32" + first +
+                               "\n  %4 = GroupNormalization(%3, %1, %2) {groups=4}: f32" + first + "\n  %5 = Sigmoid(%4): f32" + first +
+                               "\n  %6 = Mul(%4, %5): f32" + first +
+                               (channels_last ? "\n  %7 = Transpose(%6) {perm=[0, 2, 3, 1]}: f32" + last + "\n  return %7 \"y\"\n}\n"
+                                              : "\n  return %6 \"y\"\n}\n");
+      INFO(text);
+      for (const int64_t n : {0, 1, 3})
+        CHECK(expect_equal(text, {{n, h[0] - '0', w[0] - '0', 24}}, cuda_traits(90)) == 1);
+    }
+  }
+}

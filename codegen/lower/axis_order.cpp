@@ -78,7 +78,52 @@ std::vector<Axis> split(const Kernel& kernel, const std::vector<Axis>& axes, Bin
   return result;
 }
 
+/// What the axes' positions have become, in all expressions.
+void put(Kernel& kernel, const Bindings& bindings) {
+  map_exprs(kernel, [&](const Expr& e) {
+    return rewrite(substitute(e, bindings), [](const Expr& x) {
+      if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
+      return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
+    });
+  });
+}
+
+/// An element of the value lies somewhere by way of a quotient of the axis.
+bool is_divided(const Expr& value, const Axis& axis) {
+  bool found = false;
+  visit(value, [&](const Expr& x) {
+    if (x.op() == ExprOp::Load)
+      visit(x.arg(0), [&](const Expr& i) {
+        found |= (i.op() == ExprOp::FloorDiv || i.op() == ExprOp::FloorMod) && depends_on(i.arg(0), axis.var.name());
+      });
+  });
+  return found;
+}
+
 }  // namespace
+
+void split_divided_columns(Kernel& kernel) {
+  for (size_t i = 0; i < kernel.body.size(); ++i) {
+    auto* const r = std::get_if<Reduce>(&kernel.body[i].node);
+    auto* const l = std::get_if<Loop>(&kernel.body[i].node);
+    if ((!r && !l) || (r && (r->combine == Combine::ArgMax || r->combine == Combine::ArgMin))) continue;
+    std::vector<Axis>& axes = r ? r->axes : l->axes;
+    if (axes.size() != 1) continue;
+    bool divided = false;
+    if (r) divided = is_divided(r->value, axes[0]);
+    else
+      for (const Stmt& s : l->body)
+        if (const auto* store = s.as<Store>()) divided |= is_divided(store->value, axes[0]);
+    if (!divided) continue;
+    for (Bindings bindings; true; bindings.clear()) {
+      std::vector<Axis> parts = split(kernel, axes, bindings);
+      if (bindings.empty()) break;
+      axes = std::move(parts);
+      put(kernel, bindings);
+    }
+    sort_by_stride(axes, r ? first_load(r->value) : first_store(l->body));
+  }
+}
 
 void split_divided_axes(Kernel& kernel) {
   if (!kernel.contract()) return;
@@ -88,12 +133,7 @@ void split_divided_axes(Kernel& kernel) {
   auto& c = std::get<Contract>(kernel.body[0].node);
   c.m = std::move(m);
   c.n = std::move(n);
-  map_exprs(kernel, [&](const Expr& e) {
-    return rewrite(substitute(e, bindings), [](const Expr& x) {
-      if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
-      return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
-    });
-  });
+  put(kernel, bindings);
 }
 
 Expr first_store(const Body& body) {

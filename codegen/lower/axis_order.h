@@ -20,4 +20,8 @@ void orient(Contract& contract);
 /// after the other) becomes two, and the division disappears.
 void split_divided_axes(Kernel& kernel);
 
+/// The same for what is gone over in each row: sums in the order in which their elements lie in memory, and loops in that of their results.
+/// Groups of channels, where the channels lie side by side.
+void split_divided_columns(Kernel& kernel);
+
 }  // namespace ingot

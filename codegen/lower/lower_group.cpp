@@ -208,7 +208,10 @@ Result<Kernel> lower_group(const Graph& graph, const Node& node) {
   switch (*kind) {
     case GroupKind::Points: lower_points(values, k); break;
     case GroupKind::Windows: lower_windows(values, k); break;
-    case GroupKind::Rows: RowsLowering(values, k).run(); break;
+    case GroupKind::Rows:
+      RowsLowering(values, k).run();
+      split_divided_columns(k);
+      break;
     case GroupKind::Contraction: lower_contraction(values, k); break;
     case GroupKind::Attention: lower_attention(values, k); break;
     case GroupKind::Chain: lower_chain(values, k); break;

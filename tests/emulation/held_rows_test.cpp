@@ -75,3 +75,27 @@ TEST_CASE("held rows compile without spills", "[nvrtc]") {
       for (const EmittedKernel& e : *forms) check_compiles(sample, e, {"sm_90a", "sm_80"});
     }
 }
+
+TEST_CASE("groups of channels are gone over in the order in which they lie in memory", "[emulated]") {
+  for (const auto& [channels, groups, vector] : {std::tuple{20, 4, 1}, {24, 4, 2}, {64, 2, 8}}) {
+    const std::string text = fmt::format(R"(graph (%0 "x": f16[N,9,7,{0}]) where N in [1, 64] {{
+  %1 = const "scale": f16[{0}] data 8cc6b2f00aa8ece7
+  %2 = const "bias": f16[{0}] data a6fbf3c2e199d3b1
+  %3 = Transpose(%0) {{perm=[0, 3, 1, 2]}}: f16[N,{0},9,7]
+  %4 = GroupNormalization(%3, %1, %2) {{groups={1}}}: f16[N,{0},9,7]
+  %5 = Sigmoid(%4): f16[N,{0},9,7]
+  %6 = Mul(%4, %5): f16[N,{0},9,7]
+  %7 = Transpose(%6) {{perm=[0, 2, 3, 1]}}: f16[N,9,7,{0}]
+  return %7 "y"
+}}
+)",
+                                         channels, groups);
+    const std::vector<Sample> samples = samples_of("group norm", text, DType::F32);
+    REQUIRE(samples.size() == 1);
+    INFO(text_of(samples[0]));
+    CHECK(text_of(samples[0]).find(fmt::format("vector={} ", vector)) != std::string::npos);
+    Sample sample = samples[0];
+    sample.tolerance = 2e-3;
+    check_planned(sample);
+  }
+}
