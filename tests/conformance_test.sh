@@ -23,12 +23,14 @@ done
 jobs=$(nproc)
 "$program" test "$scratch/onnx-backend-tests" --manifest "$material/manifest.tsv" --device "$device" --jobs "$jobs" >"$scratch/onnx-$device.log"
 # f16 graphs differ by the rounding of intermediate values: the tolerance is that of f16.
-# Fused or not, the same ones pass.
+# What passes unfused passes fused; the other way round need not be: a fused kernel keeps in f32 what is rounded between two.
 for form in fusion unfused; do
   "$program" test "$scratch/onnx-fusion-graphs" --rtol 1e-2 --atol 1e-3 --device "$device" --jobs "$jobs" $([[ $form == fusion ]] || echo --unfused) >"$scratch/$form-$device.log"
+  sed -n 's/^FAIL  *\([^:]*\):.*/\1/p' "$scratch/$form-$device.log" | sort >"$scratch/$form-$device.failed"
 done
-if ! diff <(sed -n 's/^FAIL  *\([^:]*\):.*/\1/p' "$scratch/fusion-$device.log" | sort) <(sed -n 's/^FAIL  *\([^:]*\):.*/\1/p' "$scratch/unfused-$device.log" | sort); then
-  echo "FAILED: fusion decides whether these graphs pass"
+only_fused=$(comm -23 "$scratch/fusion-$device.failed" "$scratch/unfused-$device.failed")
+if [[ -n $only_fused ]]; then
+  echo "FAILED: fusion breaks $only_fused"
   differs=1
 fi
 tail -n 20 "$scratch/onnx-$device.log" | grep ' of '
