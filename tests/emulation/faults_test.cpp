@@ -632,14 +632,15 @@ TEST_CASE("faults in reductions", "[emulated]") {
   plant(wide, {"no barrier in a block reduction", kReduce, "    cta_sync();\n    v = warp_reduce<kWarps>",
                "    v = warp_reduce<kWarps>", "shared-race"});
   plant(wide, {"two reductions share one scratch", "", "shared + 512", "shared", "shared-race"});
-  plant(wide, {"the tail of a row is not guarded", "", "j0 < 1000;", "j0 < 1024;", "global-out-of-bounds"});
+  plant(wide, {"the tail of a row is not guarded", "", "j0 < 1000)", "j0 < 1024)", "global-out-of-bounds"});
   plant(wide, {"only one lane of two takes part", kReduce, "v = op(v, shfl_xor(v, mask));",
                "if (threadIdx.x % 2) v = op(v, shfl_xor(v, mask));", "deadlock"});
   plant(wide, {"the lanes of a warp do different things", kReduce, "v = op(v, shfl_xor(v, mask));",
                "v = threadIdx.x % 2 ? op(v, shfl_xor(v, mask)) : op(v, shfl_down(v, mask));", "warp-diverged"});
-  plant(wide, {"the sum misses the last group", "", "l0 < 1000;", "l0 < 996;", "wrong"});
-  plant(wide, {"a vector load off its alignment", "", "load_vec<4>(x + (row * 1000 + l0))",
-               "load_vec<4>(x + (row * 1000 + l0 + 1))", "misaligned"});
+  plant(wide, {"the sum misses the last group", "", "l0 < 1000)", "l0 < 996)", "wrong"});
+  plant(wide, {"a step of a held row stands for another", "", "= held[part1]", "= held[0]", "wrong"});
+  plant(wide, {"a vector load off its alignment", "", "load_vec<4>(x + (row * 1000 + j0))",
+               "load_vec<4>(x + (row * 1000 + j0 + 1))", "misaligned"});
 }
 
 TEST_CASE("faults around scratch and points", "[emulated]") {
