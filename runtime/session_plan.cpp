@@ -261,7 +261,8 @@ bool leaves_room(const std::array<int64_t, 3>& grid, int32_t shared_bytes, int64
 
 /// Lanes help where kernels leave the device room for each other, and branches are long enough for what their events cost.
 bool Session::worth_lanes(const Plan& plan) const {
-  if (options_.lanes == Lanes::Never || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host()) return false;
+  if (options_.lanes == Lanes::Never || options_.synchronous || engine_->lanes() < 2 || engine_->device()->is_host())
+    return false;
   if (options_.lanes == Lanes::Always) return true;
   constexpr double kWorth = 0.9;
   const int64_t units = engine_->device()->parallel_units();

@@ -21,9 +21,7 @@ struct Loads {
 
 bool is_conditional(const Body& work) {
   bool found = false;
-  each_expr(work, [&](const Expr& e) {
-    visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Select; });
-  });
+  each_expr(work, [&](const Expr& e) { visit(e, [&](const Expr& x) { found |= x.op() == ExprOp::Select; }); });
   return found;
 }
 
@@ -51,8 +49,9 @@ void RowsPrinter::hold_rows() {
       Loads& of = loads[buffer];
       const auto along = linear_coefficient(index, axes[0].var.name());
       const Expr here = simplify(substitute(index, {{axes[0].var.name(), column}}));
-      of.alike &= pass == first && !is_store && along && along->is_const(1) && (!of.index.valid() || of.index.same(here)) &&
-                  static_cast<int>(size_of(buffer_type(buffer))) * pass.width <= access_bytes(buffer) && !is_conditional(work);
+      of.alike &=
+          pass == first && !is_store && along && along->is_const(1) && (!of.index.valid() || of.index.same(here)) &&
+          static_cast<int>(size_of(buffer_type(buffer))) * pass.width <= access_bytes(buffer) && !is_conditional(work);
       of.index = here;
       of.passes += seen.insert(buffer).second;
     });
@@ -71,7 +70,8 @@ void RowsPrinter::hold_rows() {
   for (const auto& [buffer, of] : loads) {
     if (!of.alike || of.passes < 2) continue;
     held_rows_[buffer] = expr_.fresh("held");
-    out_.line(fmt::format("Vec<{}, {}> {}[{}];", c_storage_type(buffer_type(buffer)), first.width, held_rows_[buffer], steps));
+    out_.line(fmt::format("Vec<{}, {}> {}[{}];", c_storage_type(buffer_type(buffer)), first.width, held_rows_[buffer],
+                          steps));
   }
   held_pass_ = first;
 }

@@ -43,20 +43,24 @@ void check_late(const Sample& sample, const Schedule& schedule) {
 }  // namespace
 
 TEST_CASE("products start before the launch in front has ended, and their results wait for it", "[emulated]") {
-  for (const Sample& sample : {early(matmul(1, 136, 144, 328, false, true, DType::F16)), early(matmul(3, 40, 40, 200, false, false, DType::F16, true)),
-                               early(dynamic_matmul(300, 136, 328, DType::F16)), early(residual_matmul(2, 300, 136, 200, DType::F16))}) {
+  for (const Sample& sample :
+       {early(matmul(1, 136, 144, 328, false, true, DType::F16)),
+        early(matmul(3, 40, 40, 200, false, false, DType::F16, true)), early(dynamic_matmul(300, 136, 328, DType::F16)),
+        early(residual_matmul(2, 300, 136, 200, DType::F16))}) {
     check_late(sample, boxes(kF16, 64, 64, 64, 64, 3, false));
     check_late(sample, boxes(kF16, 128, 128, 128, 128, 2, true));
     check_late(sample, boxes(kF16, 128, 64, 64, 64, 4, false));
     check_late(sample, shared_boxes(kF16, 64, 64, 64, 64, 4, 3));
     check_late(sample, divided_boxes(kF16, 128, 64, 64, 64, 3, 3));
   }
-  for (const Sample& sample : {early(conv(2, 64, 7, 9, 40, 3, 1, true, DType::F16)), early(largest_of_rows(11, 14, 136, 200, DType::F16))}) {
+  for (const Sample& sample :
+       {early(conv(2, 64, 7, 9, 40, 3, 1, true, DType::F16)), early(largest_of_rows(11, 14, 136, 200, DType::F16))}) {
     check_late(sample, boxes(kF16, 64, 64, 64, 64, 3, false));
     check_late(sample, shared_boxes(kF16, 64, 64, 64, 64, 2, 3));
     check_late(sample, divided_boxes(kF16, 64, 64, 64, 64, 2, 3));
   }
-  check_late(early(matmul(1, 90, 140, 200, false, true, DType::F32)), boxes(MultiplyUnit::Tf32x3, 64, 64, 64, 64, 3, false));
+  check_late(early(matmul(1, 90, 140, 200, false, true, DType::F32)),
+             boxes(MultiplyUnit::Tf32x3, 64, 64, 64, 64, 3, false));
 }
 
 TEST_CASE("operands are fetched before the wait by every other main loop", "[emulated]") {
@@ -70,7 +74,8 @@ TEST_CASE("operands are fetched before the wait by every other main loop", "[emu
 
 TEST_CASE("rows are fetched before the wait, and the gate that multiplies them behind it", "[emulated]") {
   const Sample gated = early(rows_matmul(196, 72, 144, DType::F16, 49, true), true);
-  for (const Schedule& s : {boxes(kF16, 64, 64, 64, 64, 3, false), shared_boxes(kF16, 64, 64, 64, 64, 2, 3), rows_by(2, kF16, 1, 72, 144, 2)}) {
+  for (const Schedule& s : {boxes(kF16, 64, 64, 64, 64, 3, false), shared_boxes(kF16, 64, 64, 64, 64, 2, 3),
+                            rows_by(2, kF16, 1, 72, 144, 2)}) {
     const std::string text = text_of(gated, s);
     CHECK(text.find("a_early = true") != std::string::npos);
     CHECK(text.find("late = true") == std::string::npos);
@@ -116,14 +121,18 @@ TEST_CASE("what a launch reads early is what launches before the one in front wr
     marks += s.kernel.name + ";";
   }
   INFO(marks);
-  CHECK(marks == "Conv_Relu;Conv_Relu;Conv_Relu;Conv;x0 Conv_Add;");  // what the short branch reads is older than the long one's end
+  CHECK(
+      marks ==
+      "Conv_Relu;Conv_Relu;Conv_Relu;Conv;x0 Conv_Add;");  // what the short branch reads is older than the long one's end
 }
 
 TEST_CASE("products that start early compile without spills", "[nvrtc]") {
   if (no_nvrtc()) return;
-  for (const Sample& sample : {early(matmul(1, 256, 768, 768, false, true, DType::F16)), early(residual_matmul(1, 300, 256, 512, DType::F16))})
-    for (const Schedule& s : {boxes(kF16, 128, 256, 64, 256, 3, false), boxes(kF16, 128, 128, 128, 128, 4, true), boxes(kF16, 64, 32, 64, 32, 8, false),
-                              shared_boxes(kF16, 64, 64, 64, 64, 4, 8), divided_boxes(kF16, 128, 256, 64, 256, 4, 4)}) {
+  for (const Sample& sample :
+       {early(matmul(1, 256, 768, 768, false, true, DType::F16)), early(residual_matmul(1, 300, 256, 512, DType::F16))})
+    for (const Schedule& s : {boxes(kF16, 128, 256, 64, 256, 3, false), boxes(kF16, 128, 128, 128, 128, 4, true),
+                              boxes(kF16, 64, 32, 64, 32, 8, false), shared_boxes(kF16, 64, 64, 64, 64, 4, 8),
+                              divided_boxes(kF16, 128, 256, 64, 256, 4, 4)}) {
       const auto emitted = emit_cuda(sample.kernel, cuda_traits(90), s);
       INFO((emitted ? "" : emitted.error().to_string()));
       REQUIRE(emitted);

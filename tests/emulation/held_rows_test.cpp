@@ -1,6 +1,6 @@
 // Rows that all lanes of a block share, and that stay in registers from one pass to the next (codegen/cuda/held_rows.cpp).
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "codegen/cuda/cuda_backend.h"
 #include "codegen/cuda/nvrtc.h"
@@ -43,7 +43,8 @@ bool holds(const std::string& text) { return text.find("> held") != std::string:
 }  // namespace
 
 TEST_CASE("long rows are loaded once and normalised from registers", "[emulated]") {
-  for (const auto& [columns, type] : {std::pair{2048, "f16"}, {2056, "f16"}, {4096, "bf16"}, {6000, "f16"}, {16384, "f16"}}) {
+  for (const auto& [columns, type] :
+       {std::pair{2048, "f16"}, {2056, "f16"}, {4096, "bf16"}, {6000, "f16"}, {16384, "f16"}}) {
     const std::vector<Sample> samples = samples_of("norm", norm_of_sum(columns, type), DType::F32);
     REQUIRE(samples.size() == 1);  // the sum is another output of the norm's kernel
     Sample sample = samples[0];
