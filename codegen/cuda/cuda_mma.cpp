@@ -73,10 +73,15 @@ void TilesPrinter::print_mma_plan() {
                           is_other(contract_.b, contract_.b_type)));
   }
   out_.line(fmt::format("static constexpr bool single = {};", schedule_.unit == MultiplyUnit::Tf32));
-  const bool a_early = comes_early(d.a_load.valid() ? d.a_load : contract_.a), b_early = comes_early(contract_.b);
-  out_.line(fmt::format("static constexpr bool a_early = {}, b_early = {};", a_early, b_early));
+  const auto [a_early, b_early] = print_early();
   if (t.boxes)
     out_.line(fmt::format("static constexpr bool late = {};", a_early && b_early && !d.a_load.valid() && contract_.rows.empty()));
+}
+
+std::pair<bool, bool> TilesPrinter::print_early() {
+  const bool a = comes_early(details_.a_load.valid() ? details_.a_load : contract_.a), b = comes_early(contract_.b);
+  out_.line(fmt::format("static constexpr bool a_early = {}, b_early = {};", a, b));
+  return {a, b};
 }
 
 bool TilesPrinter::comes_early(const Expr& operand) const {
@@ -85,14 +90,6 @@ bool TilesPrinter::comes_early(const Expr& operand) const {
     if (x.op() != ExprOp::Load) return;
     const Buffer& b = kernel_.buffers[static_cast<size_t>(x.buffer())];
     all &= b.is_constant || b.is_early;
-  });
-  return all;
-}
-
-bool TilesPrinter::is_constant(const Expr& operand) const {
-  bool all = true;
-  visit(operand, [&](const Expr& x) {
-    if (x.op() == ExprOp::Load) all &= kernel_.buffers[static_cast<size_t>(x.buffer())].is_constant;
   });
   return all;
 }
@@ -116,9 +113,9 @@ void TilesPrinter::print_product_of_rows() {
     out_.line("static constexpr int part_width = 0, row_values = 0, groups = teams;");
     out_.line(fmt::format("static constexpr bool column_inputs = {}, boxed = {}, batched = false;", rows.boxed() && loads_by_column(kernel_), rows.boxed()));
     out_.line("static constexpr int result_size = 2;");
-    out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, b_constant = {}, lines = {};", rows.results.load.valid(),
-                          rows.a.prologue, is_constant(contract_.b), rows.lines.has_value()));
-    out_.line(fmt::format("static constexpr bool a_early = {};", comes_early(details_.a_load.valid() ? details_.a_load : contract_.a)));
+    out_.line(fmt::format("static constexpr bool staged_input = {}, prologue = {}, lines = {};", rows.results.load.valid(),
+                          rows.a.prologue, rows.lines.has_value()));
+    print_early();
     if (rows.lines) print_lines(*rows.lines);
   }
   out_.blank();

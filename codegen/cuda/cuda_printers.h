@@ -317,7 +317,8 @@ class TilesPrinter : public ProductPrinter {
   void print_mma_plan();
   /// Nothing in it waits for the launch in front.
   bool comes_early(const Expr& operand) const;
-  bool is_constant(const Expr& operand) const;
+  /// Plan::a_early and b_early, which it returns.
+  std::pair<bool, bool> print_early();
   /// The functor of rows of A that arrive by TMA: empty where A is what arrives.
   void print_change_of_a();
   // rows as they lie in memory

@@ -285,12 +285,15 @@ std::vector<Choice> choices_of(const MmaProblem& p, const MmaMachine& machine) {
   if (forced.blocks() && !std::all_of(choices.begin(), choices.end(), differs)) std::erase_if(choices, differs);
   return choices;
 }
+Choice with_stages(const MmaProblem& p, const MmaMachine& machine, Choice x) {
+  x.tile = trimmed(p, machine, completed(p, machine, x.tile, x.sharing), x.sharing);
+  return x;
+}
 Choice choose(const MmaProblem& p, const MmaMachine& machine) {
   Choice best;
   for (const Choice& x : choices_of(p, machine))
     if (best.cycles == 0 || x.cycles < best.cycles) best = x;
-  best.tile = trimmed(p, machine, completed(p, machine, best.tile, best.sharing), best.sharing);
-  return best;
+  return with_stages(p, machine, best);
 }
 
 Schedule with(Schedule s, const Choice& choice, const MmaMachine& machine) {
@@ -404,10 +407,7 @@ std::vector<RankedPlan> rank_mma(const Kernel& kernel, const TargetTraits& targe
   MmaProblem p = problem_of(kernel, s);
   set_extents(p, kernel, at);
   std::vector<RankedPlan> plans;
-  for (Choice& x : choices_of(p, machine)) {
-    x.tile = trimmed(p, machine, completed(p, machine, x.tile, x.sharing), x.sharing);
-    plans.push_back({with(s, x, machine), x.cycles});
-  }
+  for (const Choice& x : choices_of(p, machine)) plans.push_back({with(s, with_stages(p, machine, x), machine), x.cycles});
   return plans;
 }
 

@@ -181,7 +181,7 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
   if (threadIdx.x == 0) {
     tma_prefetch(b);
     memory.start();
-    if constexpr (Plan::b_constant) memory.send_weights(b);
+    if constexpr (Plan::b_early) memory.send_weights(b);
   }
   cta_sync();
   if constexpr (!Plan::a_early) pdl_begin();
@@ -197,7 +197,7 @@ INGOT_DEV void contraction_rows(const typename Plan::element* a, const TensorMap
   team.m_end = m_end;
   if (team.sends()) team.send_first();
   if constexpr (Plan::a_early) pdl_begin();
-  if (!Plan::b_constant && threadIdx.x == 0) memory.send_weights(b);
+  if (!Plan::b_early && threadIdx.x == 0) memory.send_weights(b);
   mbar_wait(memory.have_weights(), 0);
   team.run(epilogue, way, n_end);
 }
