@@ -287,19 +287,6 @@ TEST_CASE("rows of a product are reduced in its epilogue", "[emulated]") {
   for (const testing::FusedGraph& g : testing::row_group_graphs()) check_graph(g.name, g.text);
 }
 
-TEST_CASE("a transposed copy goes by tiles of both axes", "[emulated]") {
-  const std::string text = R"(graph (%0 "x": f32[N,48,33], %1 "y": f32[48]) where N in [0, inf] {
-  %2 = Transpose(%0) {perm=[0, 2, 1]}: f32[N,33,48]
-  %3 = Mul(%2, %1): f32[N,33,48]
-  return %3 "y"
-})";
-  for (const Sample& sample : samples_of("transposed", text, DType::F32)) {
-    CHECK(emit(sample).source.find("_part") != std::string::npos);
-    check_run(sample, emit(sample));
-    check_run(sample, emit(sample, tiny_machine()));
-  }
-}
-
 TEST_CASE("attention in windows with masks of their own", "[emulated]") {
   check_graph("masked windows", testing::masked_windows().text);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/cuda/crossed_form.h"
 #include "codegen/cuda/cuda_printer.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/plan_cuda.h"
@@ -48,7 +49,8 @@ Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& targ
       shares_keys(schedule) ? heads_as_rows(given) : with_divided_sums(with_row_values(given, schedule), schedule);
   const bool by_rows = schedule.tile.row_teams > 0;
   if (by_rows && !product_of_rows(kernel, element_of(schedule.unit)))
-    return unsupported(fmt::format("kernel {} has rows that do not arrive and leave as they lie in memory", kernel.name));
+    return unsupported(
+        fmt::format("kernel {} has rows that do not arrive and leave as they lie in memory", kernel.name));
   const auto arrives = [&](DType element) {
     return shares_keys(schedule) ? key_rows(kernel, element).has_value() : takes_boxes(kernel, element);
   };
@@ -57,12 +59,13 @@ Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& targ
   if (kernel.contract() && !kernel.contract()->group.empty() && schedule.unit == MultiplyUnit::Simt)
     return unsupported(fmt::format("kernel {} combines rows of a product without tensor cores", kernel.name));
   if (kernel.contract() && kernel.contract()->parts.width > 0 && !adds_up_parts(kernel, schedule))
-    return unsupported(fmt::format("kernel {} has parts of rows that {} does not add up", kernel.name, to_string(schedule)));
+    return unsupported(
+        fmt::format("kernel {} has parts of rows that {} does not add up", kernel.name, to_string(schedule)));
   const std::string text = INGOT_TRY(print_cuda(kernel, schedule));
   const CudaLaunch launch = INGOT_TRY(cuda_launch(kernel, schedule));
   if (launch.shared_bytes > target.shared_bytes) {
-    return unsupported(fmt::format("kernel {} needs {} bytes of shared memory as {}; {} has {}", kernel.name, launch.shared_bytes,
-                                   to_string(schedule), target.name, target.shared_bytes));
+    return unsupported(fmt::format("kernel {} needs {} bytes of shared memory as {}; {} has {}", kernel.name,
+                                   launch.shared_bytes, to_string(schedule), target.name, target.shared_bytes));
   }
   EmittedKernel out;
   out.name = kernel_name(kernel.name, text);
@@ -83,8 +86,9 @@ Result<EmittedKernel> emit_planned(const Kernel& given, const TargetTraits& targ
 PlannedKernel plan_kernel(const Kernel& kernel, const TargetTraits& target) {
   PlannedKernel planned{fold_batch(kernel), {}};
   planned.forms = plan_window(planned.kernel, target);
+  if (planned.forms.empty()) planned.forms = plan_crossed(planned.kernel, target);
   if (!planned.forms.empty()) return planned;
-  planned.kernel = with_group_rows(unroll_windows(cross_points(std::move(planned.kernel))));
+  planned.kernel = with_group_rows(unroll_windows(planned.kernel));
   planned.forms = plan_cuda(planned.kernel, target);
   return planned;
 }

@@ -141,6 +141,11 @@ Result<std::string> print_cuda(const Kernel& kernel, const Schedule& schedule) {
     printer.print();
     return printer.finish();
   }
+  if (schedule.kind == Schedule::Kind::Crossed) {
+    CrossedPrinter printer(kernel, schedule, i32);
+    printer.print();
+    return printer.finish();
+  }
   if (schedule.kind == Schedule::Kind::Columns) {
     ColumnsPrinter printer(kernel, schedule, i32);
     printer.print();

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/cuda/crossed_form.h"
 #include "codegen/cuda/cuda_printer.h"
 #include "codegen/cuda/window_form.h"
 #include "codegen/text/c_printer.h"
@@ -42,6 +43,34 @@ class PointsPrinter : public CudaPrinter {
  public:
   using CudaPrinter::CudaPrinter;
   void print();
+};
+
+/// Crossed: a block's threads read a tile along one axis, and then take its points along another.
+class CrossedPrinter : public CudaPrinter {
+ public:
+  CrossedPrinter(const Kernel& kernel, const Schedule& schedule, bool i32);
+  void print();
+
+ protected:
+  std::string element(int buffer, const std::string& index) override;
+
+ private:
+  /// Reads staged value `i` of the tile into an array, whose name it returns; and stores that.
+  std::string print_read(size_t i);
+  void print_staged(size_t i, const std::string& arrived);
+  void print_points_of_tile();
+  /// Opens a loop over `count` items that the block's threads share. `name`: the item's number.
+  struct Shared {
+    CodeWriter::Block loop;
+    std::string part, item;
+  };
+  Shared share(int64_t count, const char* stem);
+  int64_t parts_of(int64_t count) const { return (count + schedule_.threads - 1) / schedule_.threads; }
+  /// "x < 7 && y < 9", where the tile may reach behind the kernel's domain; empty where it can't.
+  std::string inside(const std::string& across, const std::string& last);
+
+  CrossedForm form_;
+  CrossedTile tile_;
 };
 
 /// Columns: neighbouring threads take neighbouring points (`vector` each), rows_per_block threads side by side; the others
@@ -84,7 +113,7 @@ class RowsPrinter : public CudaPrinter {
   void alloc(const Alloc& s) override;
   void conditional(const If& s) override;
   std::string element(int buffer, const std::string& index) override;
-  void store_element(int buffer, const std::string& index, const std::string& value) override;
+  void store_element(int buffer, const std::string& index, const std::string& stored) override;
   int access_bytes(int buffer) const override;
   std::string vector_load(int buffer, int width, const std::string& index) override;
   void store_vector(int buffer, const std::string& index, const std::string& vector) override;

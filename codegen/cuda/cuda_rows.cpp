@@ -128,13 +128,13 @@ std::string RowsPrinter::element(int buffer, const std::string& index) {
   return fmt::format("lds<{}>({} + ({}) * {})", c_storage_type(type), buffer_name(buffer), index, size_of(type));
 }
 
-void RowsPrinter::store_element(int buffer, const std::string& index, const std::string& value) {
-  if (!is_scratch(buffer)) return CudaPrinter::store_element(buffer, index, value);
+void RowsPrinter::store_element(int buffer, const std::string& index, const std::string& stored) {
+  if (!is_scratch(buffer)) return CudaPrinter::store_element(buffer, index, stored);
   const DType type = buffer_type(buffer);
   const bool told = schedule_.cluster_k > 1 && repeated_.count(buffer) == 0;
   const std::string store = told ? fmt::format("sts_all<{}, {}>", schedule_.cluster_k, c_storage_type(type))
                                  : fmt::format("sts<{}>", c_storage_type(type));
-  out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(type), to_storage(type, value)));
+  out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(type), stored));
 }
 
 int RowsPrinter::access_bytes(int buffer) const {

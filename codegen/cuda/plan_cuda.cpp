@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "codegen/backend.h"
+#include "codegen/cuda/crossed_form.h"
 #include "codegen/cuda/window_form.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
@@ -100,7 +101,8 @@ Schedule plan_points(const Kernel& kernel, const TargetTraits& target) {
 constexpr int64_t kMostOfWarp = 192;
 
 int64_t passes_over_rows(const Kernel& kernel) {
-  return std::count_if(kernel.body.begin(), kernel.body.end(), [](const Stmt& s) { return s.as<Reduce>() || s.as<Loop>(); });
+  return std::count_if(kernel.body.begin(), kernel.body.end(),
+                       [](const Stmt& s) { return s.as<Reduce>() || s.as<Loop>(); });
 }
 
 Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLoop& top) {
@@ -141,7 +143,8 @@ int64_t work_of_stages(const Body& body) {
     const auto* l = s.as<Loop>();
     if (!l) continue;
     for (const Stmt& inner : l->body)
-      if (auto* r = inner.as<Reduce>()) most = std::max(most, estimate(total_of(l->axes), kGuess) * estimate(total_of(r->axes), kGuess));
+      if (auto* r = inner.as<Reduce>())
+        most = std::max(most, estimate(total_of(l->axes), kGuess) * estimate(total_of(r->axes), kGuess));
   }
   return scratch ? most : 0;
 }
@@ -220,8 +223,8 @@ Schedule plan_columns(const Kernel& kernel, const TargetTraits& target, const To
   // Few points and many steps: blocks of a cluster share the points, too.
   const int64_t blocks = (points + s.rows_per_block - 1) / s.rows_per_block;
   const bool whole_words = accumulator_bytes(kernel.body) % 4 == 0;
-  while (target.compute_capability >= 90 && whole_words && s.cluster_k < 8 && blocks * s.cluster_k * 2 <= target.parallel_units &&
-         top.length >= int64_t{lanes} * s.cluster_k * 8)
+  while (target.compute_capability >= 90 && whole_words && s.cluster_k < 8 &&
+         blocks * s.cluster_k * 2 <= target.parallel_units && top.length >= int64_t{lanes} * s.cluster_k * 8)
     s.cluster_k *= 2;
   return s;
 }
@@ -266,7 +269,8 @@ static Schedule plan_loops(const Kernel& kernel, const TargetTraits& target) {
 std::vector<Schedule> plan_cuda(const Kernel& kernel, const TargetTraits& target) {
   if (kernel.contract()) return plan_tiles(kernel, target);
   if (kernel.attend()) return plan_attention(kernel, target);
-  if (combines_windows(kernel)) return {plan_points(kernel, target)};  // no form of windows: a thread has all that is combined
+  if (combines_windows(kernel))
+    return {plan_points(kernel, target)};  // no form of windows: a thread has all that is combined
   if (const int64_t work = work_of_stages(kernel.body)) return plan_stages(kernel, work, target);
   return {plan_loops(kernel, target)};
 }
@@ -309,13 +313,20 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
         simplify(ceil_div(total_of(kernel.domain), Expr(int64_t{s.threads} * s.vector * s.points_per_thread)));
     return launch;
   }
+  if (s.kind == Schedule::Kind::Crossed) {
+    const CrossedTile tile = crossed_tile(kernel, *crossed_form(kernel), s);
+    launch.shared_bytes = static_cast<int>(tile.shared_bytes);
+    launch.grid[0] = in_form(total_of(tile.blocks), s, total_of(kernel.domain));
+    return launch;
+  }
   if (s.kind == Schedule::Kind::Window) {
     const Expr results = window_results(kernel);
     launch.shared_bytes = window_shared(*window_form(kernel), s).bytes;
     const int64_t of_thread = int64_t{s.vector} * s.tile.m * s.tile.n;
     if (s.tile.k > 0) {
       const auto w = window_form(kernel);
-      const int64_t across = w->x.outputs / s.tile.n, lanes = s.threads / s.tile.k, parts = *w->channels.extent.as_int() / s.vector / s.tile.k;
+      const int64_t across = w->x.outputs / s.tile.n, lanes = s.threads / s.tile.k,
+                    parts = *w->channels.extent.as_int() / s.vector / s.tile.k;
       const Expr strips = total_of(w->outer) * (w->y.outputs / s.tile.m);
       launch.grid[0] = in_form(ceil_div(strips, Expr(lanes / across)) * parts, s, results);
       return launch;
@@ -355,7 +366,8 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& s) {
   const Expr m = total_of(c.m), n = total_of(c.n), batches = total_of(c.batch);
   launch.grid[2] = simplify(min(batches, Expr(65535)));
   if (!d.skinny && s.unit != MultiplyUnit::Simt) {
-    const Expr of_rows = d.rows ? d.rows->tiles(m, s.tile.m) : ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c))));
+    const Expr of_rows =
+        d.rows ? d.rows->tiles(m, s.tile.m) : ceil_div(m, Expr(whole_rows(s.tile.m, rows_together(c))));
     const Expr tiles = of_rows * ceil_div(n, Expr(s.tile.n));
     launch.grid[0] = !s.tile.boxes       ? tiles * s.cluster_k
                      : sharers_of(s) > 1 ? tiles * batches * sharers_of(s)

@@ -37,8 +37,6 @@ std::vector<RankedPlan> rank_attention(const Kernel& kernel, const TargetTraits&
 
 /// A kernel of sliding windows that computes several neighbouring outputs for each of its points, or the same kernel.
 Kernel unroll_windows(const Kernel& kernel);
-/// A pointwise kernel that reads along another axis than it stores along, in tiles of both; or the same kernel.
-Kernel cross_points(Kernel kernel);
 /// Sliding windows with their own kernel (window_form.h): nothing where that does not fit.
 std::vector<Schedule> plan_window(const Kernel& kernel, const TargetTraits& target);
 /// One schedule, or one for each range of sizes.

@@ -82,6 +82,8 @@ static std::string to_string(const MmaTile& t) {
 static std::string way_of(const Schedule& s) {
   switch (s.kind) {
     case Schedule::Kind::Points: return fmt::format("points threads={} vector={} per_thread={}", s.threads, s.vector, s.points_per_thread);
+    case Schedule::Kind::Crossed:
+      return fmt::format("tiles of {} across by {} along, threads={} vector={}", s.tile.m, s.tile.n, s.threads, s.vector);
     case Schedule::Kind::Columns:
       return fmt::format("columns threads={} vector={} points_per_block={}", s.threads, s.vector, s.rows_per_block);
     case Schedule::Kind::Rows:

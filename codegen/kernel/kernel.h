@@ -132,7 +132,7 @@ struct MmaTile {
 
 /// What a planner chose. Plain numbers: printed, parsed from an override file, hashed with the kernel.
 struct Schedule {
-  enum class Kind : uint8_t { Points, Columns, Rows, Tiles, Attention, Window } kind = Kind::Points;
+  enum class Kind : uint8_t { Points, Crossed, Columns, Rows, Tiles, Attention, Window } kind = Kind::Points;
   int threads = 256;           // CUDA: threads of a block
   int vector = 1;              // elements of one access along the innermost axis
   int points_per_thread = 1;   // Points
@@ -140,7 +140,7 @@ struct Schedule {
                                // share them: threads / rows_per_block lanes each
   int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles, plain arithmetic
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
-  MmaTile tile;                  // tensor cores; attention: m queries and n keys at a time; windows: m rows and n columns of outputs of a thread, and
+  MmaTile tile;                  // tensor cores; attention: m queries and n keys at a time; Crossed: m positions across by n along the stores; windows: m rows and n columns of outputs of a thread, and
                                  // k vectors of channels of a block that has whole lines (0: blocks have whatever follows)
   bool shared_weights = false;   // Window: each thread has its weights in shared memory, and not in registers
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k

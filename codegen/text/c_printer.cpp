@@ -43,8 +43,23 @@ std::string CPrinter::element(int buffer, const std::string& index) {
   return fmt::format("{}[{}]", buffer_name(buffer), index);
 }
 
-void CPrinter::store_element(int buffer, const std::string& index, const std::string& value) {
-  out_.line(fmt::format("{} = {};", element(buffer, index), to_storage(buffer_type(buffer), value)));
+std::string CPrinter::stored_text(DType type, const Expr& value) {
+  std::string text = expr_.value(value);
+  const std::string call = "to_f32(";
+  const bool is_copy = value.op() == ExprOp::Load && buffer_type(value.buffer()) == type && is_float(type) &&
+                       from_storage(type, "").starts_with(call);
+  if (!is_copy || !text.starts_with(call)) return to_storage(type, text);
+  int depth = 1;  // of brackets: the call's own is the last to end
+  size_t at = call.size();
+  while (at < text.size() && depth > 0) {
+    depth += (text[at] == '(') - (text[at] == ')');
+    ++at;
+  }
+  return at == text.size() ? text.substr(call.size(), at - call.size() - 1) : to_storage(type, text);
+}
+
+void CPrinter::store_element(int buffer, const std::string& index, const std::string& stored) {
+  out_.line(fmt::format("{} = {};", element(buffer, index), stored));
 }
 
 // ---- statements ----
@@ -91,7 +106,7 @@ void CPrinter::store(const Store& s) {
   const DType type = buffer_type(s.buffer);
   if (!lanes_) {
     const std::string index = expr_.place(s.index);
-    store_element(s.buffer, index, expr_.value(s.value));
+    store_element(s.buffer, index, stored_text(type, s.value));
     expr_.forget_loads(s.buffer);
     return;
   }
@@ -102,14 +117,14 @@ void CPrinter::store(const Store& s) {
     out_.line(fmt::format("Vec<{}, {}> {};", c_storage_type(type), lanes_->width, name));
     {
       auto lane = lane_loop();
-      out_.line(fmt::format("{}[v] = {};", name, to_storage(type, expr_.value(s.value))));
+      out_.line(fmt::format("{}[v] = {};", name, stored_text(type, s.value)));
     }
     expr_.include("memory.cuh");
     store_vector(s.buffer, expr_.operand(*base), name);
   } else {
     auto lane = lane_loop();
     const std::string index = expr_.place(s.index);
-    store_element(s.buffer, index, expr_.value(s.value));
+    store_element(s.buffer, index, stored_text(type, s.value));
   }
   expr_.forget_loads(s.buffer);
 }

@@ -45,9 +45,11 @@ class CPrinter {
   virtual void alloc(const Alloc& s);
   virtual void conditional(const If& s);
 
+  /// The text of a value as an element of `type`. What is loaded from such an element is not converted there and back.
+  std::string stored_text(DType type, const Expr& value);
   /// The text of one element, as an lvalue or operand: "x[i]".
   virtual std::string element(int buffer, const std::string& index);
-  virtual void store_element(int buffer, const std::string& index, const std::string& value);
+  virtual void store_element(int buffer, const std::string& index, const std::string& stored);
   /// The most bytes of a vector access to the buffer; 0 for none. And the text of such accesses.
   virtual int access_bytes(int buffer) const;
   virtual std::string vector_load(int buffer, int width, const std::string& index);

@@ -32,6 +32,17 @@ template <int N, class T> INGOT_DEV Vec<T, N> lds_vec(u32 address) {
   }
   return v;
 }
+/// N elements by words. `address` is aligned to these, or to N elements where they are less.
+template <int N, class T> INGOT_DEV void sts_words(u32 address, const Vec<T, N>& v) {
+  constexpr int kWord = sizeof(T) >= 4 ? 1 : 4 / (int)sizeof(T), kPart = N < kWord ? N : kWord;
+#pragma unroll
+  for (int i = 0; i < N; i += kPart) {
+    Vec<T, kPart> part;
+#pragma unroll
+    for (int j = 0; j < kPart; ++j) part[j] = v[i + j];
+    sts(address + i * (u32)sizeof(T), part);
+  }
+}
 /// A value of 2, 4, 8 or 16 bytes to `address` in a block of this cluster.
 template <class T> INGOT_DEV void sts_cluster(u32 address, T value, u32 rank) {
   INGOT_HOST(emu_st_shared(address, &value, sizeof value, (int)rank);)
