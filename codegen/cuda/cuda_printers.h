@@ -162,15 +162,7 @@ class RowsPrinter : public CudaPrinter {
   void bind_held(bool of_step);
 
   // ---- rows in registers (held_rows.cpp) ----
-  /// A pass over the columns of a row: so many of them, by vectors of `width`; 0: something else.
-  struct RowPass {
-    int64_t columns = 0;
-    int width = 0;
-    int64_t steps(int lanes) const { return (columns + lanes * width - 1) / (lanes * width); }
-    bool operator==(const RowPass&) const = default;
-  };
-  RowPass row_pass(const std::vector<Axis>& axes, const Body& work) const;
-  /// Declares arrays for what several passes load alike, where all lanes of a block share a row: it is loaded by the first of them.
+  /// Declares arrays for what several passes load alike, where all lanes of a block or a cluster share a row: it is loaded by the first of them.
   void hold_rows();
 
   RowShared shared_;

@@ -12,8 +12,7 @@ namespace ingot {
 namespace {
 constexpr int64_t kUnrolledSteps = 8;
 constexpr int64_t kFewSums = 4;
-constexpr int64_t kRepeated = 10 << 10;   // elements that a block reads while blocks of a cluster wait for each other
-constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
+constexpr int64_t kRepeated = 10 << 10;  // elements that a block reads while blocks of a cluster wait for each other
 
 std::string offset_text(int bytes) { return bytes ? fmt::format(" + {}", bytes) : std::string(); }
 }  // namespace
@@ -33,7 +32,8 @@ void RowsPrinter::print() {
     const bool one = schedule_.cluster_k == 1;
     out_.line(one ? std::string("const int lane = (int)threadIdx.x;")
                   : fmt::format("const int lane = (int)cluster_rank() * {} + (int)threadIdx.x;", schedule_.threads));
-    out_.line(fmt::format("const {0} row = ({0})blockIdx.x{1};", type, one ? "" : fmt::format(" / {}", schedule_.cluster_k)));
+    out_.line(
+        fmt::format("const {0} row = ({0})blockIdx.x{1};", type, one ? "" : fmt::format(" / {}", schedule_.cluster_k)));
   } else {
     const std::string rows = expr_.named(total_of(kernel_.domain), "rows");
     guarded_ = lanes_per_row_ < 32;
@@ -81,9 +81,11 @@ bool RowsPrinter::is_repeated(const Loop& s) const {
 bool RowsPrinter::tells_others() const {
   if (schedule_.cluster_k == 1) return false;
   return std::any_of(kernel_.body.begin(), kernel_.body.end(), [&](const Stmt& s) {
+    if (s.as<Reduce>()) return true;
     const auto* l = s.as<Loop>();
     bool stores = false;
-    if (l) each_access(l->body, [&](int buffer, const Expr&, bool is_store) { stores |= is_store && is_scratch(buffer); });
+    if (l)
+      each_access(l->body, [&](int buffer, const Expr&, bool is_store) { stores |= is_store && is_scratch(buffer); });
     return stores && !is_repeated(*l);
   });
 }
@@ -143,17 +145,21 @@ int RowsPrinter::access_bytes(int buffer) const {
 std::string RowsPrinter::vector_load(int buffer, int width, const std::string& index) {
   if (const auto held = held_rows_.find(buffer); held != held_rows_.end() && !row_step_.empty()) {
     const std::string place = fmt::format("{}[{}]", held->second, row_step_);
-    return loaded_rows_.insert(buffer).second ? fmt::format("{} = {}", place, CudaPrinter::vector_load(buffer, width, index)) : place;
+    return loaded_rows_.insert(buffer).second
+               ? fmt::format("{} = {}", place, CudaPrinter::vector_load(buffer, width, index))
+               : place;
   }
   if (!is_scratch(buffer)) return CudaPrinter::vector_load(buffer, width, index);
   const DType type = buffer_type(buffer);
-  return fmt::format("lds_vec<{}, {}>({} + ({}) * {})", width, c_storage_type(type), buffer_name(buffer), index, size_of(type));
+  return fmt::format("lds_vec<{}, {}>({} + ({}) * {})", width, c_storage_type(type), buffer_name(buffer), index,
+                     size_of(type));
 }
 void RowsPrinter::store_vector(int buffer, const std::string& index, const std::string& vector) {
   if (!is_scratch(buffer)) return CudaPrinter::store_vector(buffer, index, vector);
   const bool told = schedule_.cluster_k > 1 && repeated_.count(buffer) == 0;
   const std::string store = told ? fmt::format("sts_vec<{}>", schedule_.cluster_k) : "sts_vec";
-  out_.line(fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(buffer_type(buffer)), vector));
+  out_.line(
+      fmt::format("{}({} + ({}) * {}, {});", store, buffer_name(buffer), index, size_of(buffer_type(buffer)), vector));
 }
 
 void RowsPrinter::alloc(const Alloc& s) {
@@ -161,7 +167,8 @@ void RowsPrinter::alloc(const Alloc& s) {
   expr_.include("memory.cuh");
   const std::string name = buffer_name(s.buffer);
   expr_.reserve(name);
-  const int64_t bytes = (std::max<int64_t>(estimate(s.size, 0), 1) * static_cast<int64_t>(size_of(s.type)) + 15) / 16 * 16;
+  const int64_t bytes =
+      (std::max<int64_t>(estimate(s.size, 0), 1) * static_cast<int64_t>(size_of(s.type)) + 15) / 16 * 16;
   const std::string mine = schedule_.rows_per_block == 1
                                ? std::string()
                                : fmt::format(" + threadIdx.x / {} * {}", lanes_per_row_, shared_.scratch_bytes);
@@ -206,15 +213,17 @@ void RowsPrinter::share_among(const std::string& lane, int lanes, const std::vec
     const int stride = lanes * width;
     const int64_t count = total_of(axes).as_int().value_or(0), steps = (count + stride - 1) / stride;
     // A few steps of all these lanes: their loads are on their way together, and what several loops load stays in registers.
-    const bool of_row = depth_ == 1 && group_ == 1 && !held_rows_.empty() && row_pass(axes, work) == held_pass_;
-    const bool held = of_row || (stage_ && depth_ == 2), unrolled = held || (steps > 0 && steps <= kUnrolledSteps && count % stride == 0);
+    const bool of_row = depth_ == 1 && group_ == 1 && !held_rows_.empty() &&
+                        row_pass(kernel_, axes, work, schedule_.vector) == held_pass_;
+    const bool held = of_row || (stage_ && depth_ == 2),
+               unrolled = held || (steps > 0 && steps <= kUnrolledSteps && count % stride == 0);
     const std::string step = unrolled ? expr_.fresh("part") : std::string();
     if (held && !of_row) stage_->part = step;
     row_step_ = of_row ? step : std::string();
     if (unrolled) out_.directive("#pragma unroll");
     auto block = out_.block(unrolled ? fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", step, steps)
-                                     : fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4})", expr_.index_type(), i, first,
-                                                   total, stride),
+                                     : fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4})", expr_.index_type(), i,
+                                                   first, total, stride),
                             i);
     if (unrolled) out_.line(fmt::format("const {} {} = {} + {} * {};", expr_.index_type(), i, first, step, stride));
     std::optional<CodeWriter::Block> tail;
@@ -267,13 +276,15 @@ void RowsPrinter::loop_by_groups(const Loop& s, int lanes, const std::function<v
   nested([&] {
     const std::string total = expr_.named(total_of(s.axes), "total"), first = expr_.fresh(stage_ ? "pass" : "first");
     if (stage_) out_.directive("#pragma unroll");
-    auto block = out_.block(stage_ ? fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", first, stage_->passes)
-                                   : fmt::format("for ({0} {1} = 0; {1} < {2}; {1} += {3})", expr_.index_type(), first, total, together),
-                            first);
+    auto block = out_.block(
+        stage_ ? fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", first, stage_->passes)
+               : fmt::format("for ({0} {1} = 0; {1} < {2}; {1} += {3})", expr_.index_type(), first, total, together),
+        first);
     const std::string own = expr_.fresh("own"), step = expr_.fresh("step");
     if (stage_) stage_->pass = first;
-    out_.line(fmt::format("const {} {} = {}{} + {} / {};", expr_.index_type(), own, first, stage_ ? fmt::format(" * {}", together) : "",
-                          repeating_ ? "(int)threadIdx.x" : "lane", lanes));
+    out_.line(fmt::format("const {} {} = {}{} + {} / {};", expr_.index_type(), own, first,
+                          stage_ ? fmt::format(" * {}", together) : "", repeating_ ? "(int)threadIdx.x" : "lane",
+                          lanes));
     out_.line(fmt::format("const bool mine = {} < {};", own, total));
     out_.line(fmt::format("const {} {} = mine ? {} : {} - 1;", expr_.index_type(), step, own, total));
     bind_axes(s.axes, step);
@@ -290,7 +301,8 @@ void RowsPrinter::loop(const Loop& s) {
   repeating_ = is_repeated(s);
   if (repeating_) out_.comment("Each block of the cluster for itself.");
   if (const int lanes = lanes_of_sum(s); lanes > 1) {
-    out_.comment(fmt::format("{} lanes a sum; those behind the last sum repeat it, for the warp's sake, and store nothing.", lanes));
+    out_.comment(fmt::format(
+        "{} lanes a sum; those behind the last sum repeat it, for the warp's sake, and store nothing.", lanes));
     stage_ = held_stage(s, lanes);
     loop_by_groups(s, lanes, [&] {
       bind_held(false);
@@ -331,9 +343,11 @@ void RowsPrinter::reduce(const Reduce& r) {
     accumulate(r, acc);
   });
   if (lanes > 32) {
-    const int scratch = shared_.reduce_offset + reductions_++ % 2 * kReduceScratchBytes;
-    out_.line(
-        fmt::format("{0} = block_reduce<{1}>({0}, {2}{{}}, shared{3});", acc, lanes, op_type(r), offset_text(scratch)));
+    const std::string scratch = offset_text(shared_.reduce_offset + reductions_++ % 2 * shared_.reduce_bytes);
+    const bool by_cluster = schedule_.cluster_k > 1 && !grouped;
+    const std::string over = by_cluster ? fmt::format("cluster_reduce<{}, {}>", schedule_.threads, schedule_.cluster_k)
+                                        : fmt::format("block_reduce<{}>", lanes);
+    out_.line(fmt::format("{0} = {1}({0}, {2}{{}}, shared{3});", acc, over, op_type(r), scratch));
     if (grouped) return finish_reduce(r, acc);  // its barrier is inside of a loop whose accesses are still to come
     dirty_.clear();  // everyone has passed a barrier
     read_since_.clear();

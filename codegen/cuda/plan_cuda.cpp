@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kGuess = 256;           // of an extent without a bound
-constexpr int kReduceScratchBytes = 512;  // kReduceScratch of prelude/reduce.cuh
+constexpr int kReduceSlot = 16;  // of prelude/reduce.cuh
+constexpr int kReduceBytes = 32 * kReduceSlot;
 constexpr int64_t kSerialReduction = 64;  // longer reductions are shared by several threads, if neighbours
 constexpr int64_t kColumnLength = 24;     // longer columns are shared by several threads
 constexpr int64_t kWindowRun = 8;         // the innermost extent of a sliding window
@@ -97,12 +98,59 @@ Schedule plan_points(const Kernel& kernel, const TargetTraits& target) {
   return s;
 }
 
+/// No buffer is read after it was written.
+bool written_apart_from_read(const Kernel& kernel) {
+  std::vector<bool> written(kernel.buffers.size(), false), read(kernel.buffers.size(), false);
+  each_access(kernel.body, [&](int buffer, const Expr&, bool is_store) {
+    if (buffer < static_cast<int>(written.size())) (is_store ? written : read)[static_cast<size_t>(buffer)] = true;
+  });
+  for (size_t i = 0; i < written.size(); ++i)
+    if (written[i] && read[i]) return false;
+  return true;
+}
+
+/// Of the largest accumulator of the body's reductions; one of ArgMax is a value and an index.
+int accumulator_bytes(const Body& body) {
+  int bytes = 0;
+  for (const Stmt& s : body) {
+    if (auto* r = s.as<Reduce>())
+      bytes = std::max(bytes, r->combine >= Combine::ArgMax ? 16 : static_cast<int>(size_of(r->value.type())));
+  }
+  return bytes;
+}
+
 /// Vectors of a row that a warp keeps in registers from one pass to the next; the lanes of a block share longer ones.
 constexpr int64_t kMostOfWarp = 192;
 
 int64_t passes_over_rows(const Kernel& kernel) {
   return std::count_if(kernel.body.begin(), kernel.body.end(),
                        [](const Stmt& s) { return s.as<Reduce>() || s.as<Loop>(); });
+}
+
+/// Bytes of a row that a lane keeps: more of them leave a block's registers to fewer lanes.
+constexpr int64_t kHeldBytes = 64;
+
+/// Blocks of a cluster can share a row: they tell each other the results of reductions alone.
+bool can_share_rows(const Kernel& kernel) {
+  for (const Stmt& s : kernel.body)
+    if (!s.as<Reduce>() && !s.as<Loop>() && !s.as<Let>() && !s.as<Store>() && !s.as<Note>()) return false;
+  return accumulator_bytes(kernel.body) % 4 == 0 && written_apart_from_read(kernel);
+}
+
+/// Long rows, or few of them: several blocks for each, so that it is loaded once and all SMs have work.
+void share_rows(Schedule& s, const Kernel& kernel, const TargetTraits& target, int64_t rows) {
+  const HeldRows held = held_rows(kernel, s.vector);
+  if (target.compute_capability < 90 || held.buffers.empty() || !can_share_rows(kernel)) return;
+  const auto bytes = [&](int lanes) { return held.pass.steps(lanes) * held.bytes; };
+  const auto idle = [&](int lanes) {
+    return rows * lanes <= int64_t{target.parallel_units} * 1024 && held.pass.steps(lanes) >= 4;
+  };
+  if (bytes(s.threads) <= kHeldBytes && !idle(s.threads)) return;
+  Schedule shared = s;
+  shared.threads = 512;
+  const auto lanes = [&] { return shared.threads * shared.cluster_k; };
+  while (shared.cluster_k < 8 && (bytes(lanes()) > kHeldBytes || idle(lanes()))) shared.cluster_k *= 2;
+  if (shared.cluster_k > 1 && fits_registers(held, lanes(), shared.threads)) s = shared;
 }
 
 Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLoop& top) {
@@ -120,18 +168,8 @@ Schedule plan_rows(const Kernel& kernel, const TargetTraits& target, const TopLo
   }
   s.threads = std::max(lanes, 128);
   s.rows_per_block = s.threads / lanes;
+  if (lanes > 32) share_rows(s, kernel, target, rows);
   return s;
-}
-
-/// No buffer is read after it was written.
-bool written_apart_from_read(const Kernel& kernel) {
-  std::vector<bool> written(kernel.buffers.size(), false), read(kernel.buffers.size(), false);
-  each_access(kernel.body, [&](int buffer, const Expr&, bool is_store) {
-    if (buffer < static_cast<int>(written.size())) (is_store ? written : read)[static_cast<size_t>(buffer)] = true;
-  });
-  for (size_t i = 0; i < written.size(); ++i)
-    if (written[i] && read[i]) return false;
-  return true;
 }
 
 /// Sums in loops, by way of scratch arrays: the most that a loop at the top adds up; 0 where there are none.
@@ -183,16 +221,6 @@ std::vector<Schedule> plan_stages(const Kernel& kernel, int64_t work, const Targ
   s.threads = std::clamp(power_of_two_below(work / 32), 128, std::min(target.max_threads, 1024));
   forms.push_back(s);
   return forms;
-}
-
-/// Of the largest accumulator of the body's reductions; one of ArgMax is a value and an index.
-int accumulator_bytes(const Body& body) {
-  int bytes = 0;
-  for (const Stmt& s : body) {
-    if (auto* r = s.as<Reduce>())
-      bytes = std::max(bytes, r->combine >= Combine::ArgMax ? 16 : static_cast<int>(size_of(r->value.type())));
-  }
-  return bytes;
 }
 
 /// Lanes can share the points of this kernel: nothing in it is private to a point or read after it was written.
@@ -287,13 +315,14 @@ Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule) {
     if (bytes * schedule.rows_per_block > (int64_t{1} << 20)) break;
   }
   const int64_t scratch = bytes * schedule.rows_per_block;
-  if (scratch > 227 * 1024 - 2 * kReduceScratchBytes) {
+  shared.reduce_bytes = std::max(kReduceBytes, schedule.threads / 32 * schedule.cluster_k * kReduceSlot);
+  if (scratch > 227 * 1024 - 2 * shared.reduce_bytes) {
     return unsupported(fmt::format("{} bytes of scratch for one row exceed shared memory", bytes));
   }
   shared.scratch_bytes = static_cast<int>(bytes);
   shared.reduce_offset = static_cast<int>(scratch);
   const bool block_wide = schedule.rows_per_block == 1 && schedule.threads > 32;
-  shared.total_bytes = shared.reduce_offset + (block_wide ? 2 * kReduceScratchBytes : 0);
+  shared.total_bytes = shared.reduce_offset + (block_wide ? 2 * shared.reduce_bytes : 0);
   return shared;
 }
 

@@ -99,13 +99,32 @@ Expr load_to_change(const Kernel& kernel, DType element);
 /// The tensor maps of a plan with boxes: of A, then of B; or of queries, keys and values.
 std::vector<BoxMap> box_maps(const Kernel& kernel, const Schedule& schedule);
 
-/// The shared memory of a Rows kernel: scratch arrays of every row of the block, then two areas for block reductions.
+/// The shared memory of a Rows kernel: scratch arrays of every row of the block, then two areas for the reductions of its warps, and
+/// of those of its cluster.
 struct RowShared {
   int scratch_bytes = 0;        // of one row
-  int reduce_offset = 0;
+  int reduce_offset = 0, reduce_bytes = 0;  // of one area
   int total_bytes = 0;
 };
 Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule);
+
+/// A pass over the columns of a row: so many of them, by vectors of `width`; 0: something else. With several axes they are taken as one.
+struct RowPass {
+  int64_t columns = 0, inner = 0;  // inner: the extent of the last axis
+  int width = 0;
+  int64_t steps(int lanes) const { return (columns + int64_t{lanes} * width - 1) / (int64_t{lanes} * width); }
+  bool operator==(const RowPass&) const = default;
+};
+RowPass row_pass(const Kernel& kernel, const std::vector<Axis>& axes, const Body& work, int vector);
+/// What several passes over a row load alike, so that lanes may keep it in registers from one to the next (held_rows.cpp).
+struct HeldRows {
+  RowPass pass;              // of those that load it
+  std::vector<int> buffers;
+  int64_t bytes = 0;         // of a step of a lane
+};
+HeldRows held_rows(const Kernel& kernel, int vector);
+/// The lanes of a row, `threads` of them in a block, keep it: few enough steps, and registers.
+bool fits_registers(const HeldRows& held, int lanes, int threads);
 
 /// How an operand of a tensor-core kernel is fetched.
 struct OperandForm {

@@ -114,9 +114,10 @@ Sample math_zoo(int64_t count, DType type) {
 
 Sample gelu_forms(int64_t count) {
   const Expr i = index("i", count);
-  Kernel k = kernel("gelu_forms",
-                    {input("x", DType::F16, {count}), output("out0", DType::F16, {count}), output("out1", DType::F16, {count})},
-                    {axis(i)});
+  Kernel k = kernel(
+      "gelu_forms",
+      {input("x", DType::F16, {count}), output("out0", DType::F16, {count}), output("out1", DType::F16, {count})},
+      {axis(i)});
   const Expr x = Expr::load(0, DType::F16, i), one = one_of(x), half = number_like(x, 0.5);
   const Expr by_erf = x * (call(Fn::Erf, x / number_like(x, 1.4142135623730951)) + one) * half;
   const Expr inner = (x + x * x * x * number_like(x, 0.044715)) * number_like(x, 0.79788456080286541);
@@ -222,6 +223,17 @@ Sample logical_rows(int64_t rows, int64_t columns) {
   return {fmt::format("logical_rows_{}x{}", rows, columns), k, {}, 1e-5};
 }
 
+Sample transposed_copy(int64_t n, int64_t rows, int64_t columns, int64_t stored_rows, DType type) {
+  const Expr b = index("batch", n), j = index("col", columns), i = index("row", stored_rows);
+  Kernel k =
+      kernel("transposed_copy", {input("x", type, {n, rows, columns}), output("out0", type, {n, columns, stored_rows})},
+             {axis(b), axis(j), axis(i)});
+  const Expr element = Expr::load(0, compute_type(type), (b * rows + i) * columns + j);
+  const Expr value = stored_rows > rows ? select(lt(i, Expr(rows)), element, zero_of(element)) : element;
+  k.body.push_back({Store{1, (b * columns + j) * stored_rows + i, value}});
+  return {fmt::format("transposed_copy_{}x{}x{}_{}_{}", n, rows, columns, stored_rows, name_of(type)), k, {}, 0};
+}
+
 Sample column_sum(int64_t rows, int64_t columns) {
   const Expr j = index("col", columns), i = index("row", rows);
   Kernel k =
@@ -282,7 +294,8 @@ Sample depthwise(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
-Sample depthwise_lines(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type, Combine combine) {
+Sample depthwise_lines(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filter, int64_t stride, DType type,
+                       Combine combine) {
   Sample sample = depthwise(n, h, w, c, filter, stride, type);
   Kernel& k = sample.kernel;
   const Axis line = k.domain[2];
@@ -293,9 +306,12 @@ Sample depthwise_lines(int64_t n, int64_t h, int64_t w, int64_t c, int64_t filte
   const Expr x = Expr::index("x", line.extent);
   Body each = std::move(k.body);
   each.push_back({Store{scratch, line.var, result}});
-  const Reduce r = reduction(Expr::local("line", result.type()), combine, {axis(x)}, Expr::load(scratch, result.type(), x));
+  const Reduce r =
+      reduction(Expr::local("line", result.type()), combine, {axis(x)}, Expr::load(scratch, result.type(), x));
   k.body = {{Alloc{scratch, "line", result.type(), line.extent}}, {Loop{{line}, std::move(each)}}, {r}};
-  const Expr finished = combine == Combine::Sum ? r.result / Expr::number(result.type(), static_cast<double>(*line.extent.as_int())) : r.result;
+  const Expr finished = combine == Combine::Sum
+                            ? r.result / Expr::number(result.type(), static_cast<double>(*line.extent.as_int()))
+                            : r.result;
   k.body.push_back({Store{4, (k.domain[0].var * p + k.domain[1].var) * c + k.domain[2].var, finished}});
   sample.name += combine == Combine::Sum ? "_lines" : "_peaks";
   return sample;
@@ -385,8 +401,9 @@ Sample residual_matmul(int64_t batch, int64_t m, int64_t n, int64_t kk, DType ty
 Sample rows_matmul(int64_t m, int64_t n, int64_t kk, DType type, int64_t rows_of_gate, bool residual) {
   const Expr im = index("i", m), in = index("j", n), ik = index("k", kk);
   const int64_t gates = rows_of_gate > 0 ? (m + rows_of_gate - 1) / rows_of_gate : 1;
-  Kernel k = kernel("rows", {input("x", type, {m, kk}), input("gate", type, {gates, kk}), input("w", type, {n, kk}),
-                             input("bias", DType::F32, {n}), input("residual", type, {m, n}), output("out0", type, {m, n})},
+  Kernel k = kernel("rows",
+                    {input("x", type, {m, kk}), input("gate", type, {gates, kk}), input("w", type, {n, kk}),
+                     input("bias", DType::F32, {n}), input("residual", type, {m, n}), output("out0", type, {m, n})},
                     {});
   k.buffers[2].is_constant = k.buffers[3].is_constant = true;
   Contract product;
@@ -402,13 +419,19 @@ Sample rows_matmul(int64_t m, int64_t n, int64_t kk, DType type, int64_t rows_of
   if (residual) sum = sum + Expr::load(4, type, im * n + in);
   product.epilogue.push_back({Store{5, im * n + in, sum}});
   k.body.push_back({product});
-  return {fmt::format("rows_{}x{}x{}_{}{}{}", m, n, kk, name_of(type), rows_of_gate ? "_gated" : "", residual ? "_residual" : ""), k, {},
+  return {fmt::format("rows_{}x{}x{}_{}{}{}", m, n, kk, name_of(type), rows_of_gate ? "_gated" : "",
+                      residual ? "_residual" : ""),
+          k,
+          {},
           rows_of_gate > 0 ? 1e-2 : 2e-3};
 }
 
 Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, DType type, int64_t between) {
   const Expr im = index("i", groups), ig = index("g", together), in = index("j", n), ik = index("k", kk);
-  Kernel k = kernel("matmul_relu_max", {input("x", type, {groups, together + between, kk}), input("w", type, {kk, n}), output("out0", type, {groups, n})}, {});
+  Kernel k = kernel("matmul_relu_max",
+                    {input("x", type, {groups, together + between, kk}), input("w", type, {kk, n}),
+                     output("out0", type, {groups, n})},
+                    {});
   Contract product;
   product.m = {axis(im)};
   product.group = {axis(ig)};
@@ -423,20 +446,30 @@ Sample largest_of_rows(int64_t groups, int64_t together, int64_t n, int64_t kk, 
   product.combined = Expr::local("most", DType::F32);
   product.epilogue.push_back({Store{2, im * n + in, product.combined + f32(0.5)}});
   k.body.push_back({product});
-  return {fmt::format("largest_{}x{}+{}x{}x{}_{}", groups, together, between, n, kk, name_of(type)), k, {}, size_of(type) == 2 ? 2e-3 : 1e-5};
+  return {fmt::format("largest_{}x{}+{}x{}x{}_{}", groups, together, between, n, kk, name_of(type)),
+          k,
+          {},
+          size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
 Sample two_small_products(int64_t rows, int64_t kk, int64_t inner, int64_t n) {
-  const Expr ir = index("row", rows), i1 = index("i", inner), k1 = index("k", kk), i2 = index("j", n), k2 = index("l", inner);
-  Kernel k = kernel("two_products", {input("x", DType::F32, {rows, kk}), input("w", DType::F32, {inner, kk}), input("bias", DType::F32, {inner}),
-                                     input("v", DType::F32, {n, inner}), output("out0", DType::F32, {rows, n})}, {axis(ir)});
+  const Expr ir = index("row", rows), i1 = index("i", inner), k1 = index("k", kk), i2 = index("j", n),
+             k2 = index("l", inner);
+  Kernel k = kernel(
+      "two_products",
+      {input("x", DType::F32, {rows, kk}), input("w", DType::F32, {inner, kk}), input("bias", DType::F32, {inner}),
+       input("v", DType::F32, {n, inner}), output("out0", DType::F32, {rows, n})},
+      {axis(ir)});
   for (size_t weight : {1, 2, 3}) k.buffers[weight].is_constant = true;
   k.body.push_back({Alloc{5, "line", DType::F32, Expr(inner)}});
   const Expr first = Expr::local("first", DType::F32), second = Expr::local("second", DType::F32);
   Loop fill{{axis(i1)}, {}}, write{{axis(i2)}, {}};
-  fill.body.push_back({reduction(first, Combine::Sum, {axis(k1)}, Expr::load(0, DType::F32, ir * kk + k1) * Expr::load(1, DType::F32, i1 * kk + k1), f32(0))});
+  fill.body.push_back(
+      {reduction(first, Combine::Sum, {axis(k1)},
+                 Expr::load(0, DType::F32, ir * kk + k1) * Expr::load(1, DType::F32, i1 * kk + k1), f32(0))});
   fill.body.push_back({Store{5, i1, max(first + Expr::load(2, DType::F32, i1), f32(0))}});
-  write.body.push_back({reduction(second, Combine::Sum, {axis(k2)}, Expr::load(5, DType::F32, k2) * Expr::load(3, DType::F32, i2 * inner + k2), f32(0))});
+  write.body.push_back({reduction(second, Combine::Sum, {axis(k2)},
+                                  Expr::load(5, DType::F32, k2) * Expr::load(3, DType::F32, i2 * inner + k2), f32(0))});
   write.body.push_back({Store{4, ir * n + i2, second}});
   k.body.push_back({fill});
   k.body.push_back({write});
@@ -469,7 +502,10 @@ Sample attention(int64_t batch, int64_t m, int64_t n, int64_t kk, int64_t d, DTy
   t.epilogue.push_back({Store{5, place(im, m, id, d), t.acc + Expr::load(4, type, id)}});
   t.q_type = t.v_type = type;
   k.body.push_back({t});
-  return {fmt::format("attention_{}x{}x{}x{}x{}_{}{}", batch, m, n, kk, d, name_of(type), strided ? "_strided" : scaled ? "_scaled" : ""),
+  return {fmt::format("attention_{}x{}x{}x{}x{}_{}{}", batch, m, n, kk, d, name_of(type),
+                      strided  ? "_strided"
+                      : scaled ? "_scaled"
+                               : ""),
           k,
           {},
           type == DType::BF16  ? 1e-2
@@ -530,27 +566,34 @@ Sample conv(int64_t n, int64_t c, int64_t h, int64_t w, int64_t out, int64_t fil
           size_of(type) == 2 ? 2e-3 : 1e-5};
 }
 
-Sample overlapping_windows(int64_t images, int64_t out_h, int64_t out_w, int64_t n, int64_t taps, int64_t step, int64_t pixel, int64_t channels,
-                           DType type) {
+Sample overlapping_windows(int64_t images, int64_t out_h, int64_t out_w, int64_t n, int64_t taps, int64_t step,
+                           int64_t pixel, int64_t channels, DType type) {
   const int64_t whole = (channels + 15) / 16 * 16, low = -(taps / 2), h = (out_h - 1) * step + 1,
                 line = ((out_w - 1) * pixel + whole + 7) / 8 * 8;
-  const Expr image = index("image", images), ip = index("p", out_h), iq = index("q", out_w), io = index("o", n), r = index("r", taps),
-             c = index("c", whole), y = ip * step + r + low;
-  Kernel k = kernel("windows", {input("x", type, {images, h, line}), input("w", type, {n, taps, whole}), input("bias", type, {n}),
-                                output("out0", type, {images, out_h, out_w, n})}, {});
+  const Expr image = index("image", images), ip = index("p", out_h), iq = index("q", out_w), io = index("o", n),
+             r = index("r", taps), c = index("c", whole), y = ip * step + r + low;
+  Kernel k = kernel("windows",
+                    {input("x", type, {images, h, line}), input("w", type, {n, taps, whole}), input("bias", type, {n}),
+                     output("out0", type, {images, out_h, out_w, n})},
+                    {});
   k.buffers[1].is_constant = k.buffers[2].is_constant = true;
   Contract product;
   product.m = {axis(image), axis(ip), axis(iq)};
   product.n = {axis(io)};
   product.k = {axis(r), axis(c)};
-  const Expr x = Expr::load(0, type, (image * h + y) * line + iq * pixel + c), inside = logical_and(ge(y, Expr(0)), lt(y, Expr(h)));
+  const Expr x = Expr::load(0, type, (image * h + y) * line + iq * pixel + c),
+             inside = logical_and(ge(y, Expr(0)), lt(y, Expr(h)));
   product.a = select(inside, channels < whole ? select(lt(c, channels), x, f32(0)) : x, f32(0));
   product.b = Expr::load(1, type, (io * taps + r) * whole + c);
   product.a_type = product.b_type = type;
   product.acc = Expr::local("acc", DType::F32);
-  product.epilogue.push_back({Store{3, ((image * out_h + ip) * out_w + iq) * n + io, max(product.acc + Expr::load(2, type, io), f32(0))}});
+  product.epilogue.push_back(
+      {Store{3, ((image * out_h + ip) * out_w + iq) * n + io, max(product.acc + Expr::load(2, type, io), f32(0))}});
   k.body.push_back({product});
-  return {fmt::format("windows{}_s{}_{}x{}_{}of{}_{}", taps, step, out_h, out_w, channels, pixel, name_of(type)), k, {}, 2e-3};
+  return {fmt::format("windows{}_s{}_{}x{}_{}of{}_{}", taps, step, out_h, out_w, channels, pixel, name_of(type)),
+          k,
+          {},
+          2e-3};
 }
 
 Sample activated_matmul(int64_t m, int64_t n, int64_t kk, DType type, bool b_transposed) {
@@ -611,6 +654,10 @@ std::vector<Sample> all_samples() {
           row_guard(11, 36),
           shared_behind_guards(12, 36),
           column_sum(2312, 17),
+          transposed_copy(3, 65, 200, 65, DType::F16),
+          transposed_copy(2, 96, 1030, 96, DType::F32),
+          transposed_copy(7, 3, 5000, 3, DType::F16),
+          transposed_copy(5, 3, 2216, 4, DType::BF16),
           math_zoo(999, DType::F32),
           math_zoo(130, DType::F64),
           gelu_forms(1000),
@@ -624,6 +671,7 @@ std::vector<Sample> all_samples() {
           softmax(5, 65, DType::F16),
           softmax(3, 4099, DType::F32),
           softmax(300, 128, DType::F16),
+          softmax(3, 100000, DType::F32),  // eight blocks for each row
           softmax_scratch(6, 300),
           softmax_scratch(5, 2500),
           two_small_products(3, 72, 20, 33),

@@ -41,6 +41,8 @@ Sample softmax(int64_t rows, int64_t columns, DType type);  // three passes over
 Sample softmax_scratch(int64_t rows, int64_t columns);  // the row is kept in a scratch array
 Sample argmax(int64_t rows, int64_t columns, bool last, bool smallest);
 Sample logical_rows(int64_t rows, int64_t columns);  // And, Or, Min, Product of a row
+/// Rows become columns; zeros follow where more are stored than there are.
+Sample transposed_copy(int64_t n, int64_t rows, int64_t columns, int64_t stored_rows, DType type);
 Sample column_sum(int64_t rows, int64_t columns);  // reduces the outer axis
 Sample max_pool(int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc);
 /// A filter for each channel, channels last, padded to the same size at stride 1.

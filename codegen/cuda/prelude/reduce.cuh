@@ -95,3 +95,17 @@ template <int Threads, class Op, class T> INGOT_DEV T block_reduce(T v, Op op, u
   }
   return v;
 }
+
+/// Over the `Threads` threads, a power of two from 32 on, of each of the `Blocks` blocks of a cluster. Scratch areas take turns as above, and
+/// have a slot for each warp of the cluster. All blocks have met before the first one.
+template <int Threads, int Blocks, class Op, class T> INGOT_DEV T cluster_reduce(T v, Op op, u32 scratch) {
+  constexpr int kWarps = Threads / 32, kAll = kWarps * Blocks, kLanes = kAll < 32 ? kAll : 32;
+  v = warp_reduce<32>(v, op);
+  const int lane = threadIdx.x % 32, own = (int)cluster_rank() * kWarps + threadIdx.x / 32;
+  if (lane < Blocks) sts_cluster(scratch + own * kReduceSlot, v, lane);
+  cluster_sync();
+  v = lds<T>(scratch + lane % kLanes * kReduceSlot);
+#pragma unroll
+  for (int i = kLanes; i < kAll; i += kLanes) v = op(v, lds<T>(scratch + (i + lane % kLanes) * kReduceSlot));
+  return warp_reduce<kLanes>(v, op);
+}
