@@ -26,7 +26,7 @@ class Narrower {
     const std::vector<NodeId> order = g_.order();
     for (NodeId id : order)
       for (ValueId v : g_.node(id).outputs)
-        if (is_wide(v) && !g_.is_output(v) && !are_sums(v)) narrow_.insert(v);
+        if (is_wide(v) && !g_.is_output(v) && !are_sums(v) && !g_.value(v).keeps_f32) narrow_.insert(v);
     for (NodeId id : order) {
       if (!g_.node(id).body) continue;
       narrow_inputs(id);

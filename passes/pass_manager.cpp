@@ -31,7 +31,14 @@ void dump(const Graph& graph, const std::string& dir, size_t number, const std::
 
 }  // namespace
 
-Result<std::vector<PassTrace>> run_pipeline(Graph& graph, const PassContext& ctx, const PipelineOptions& o) {
+Result<bool> run_pass(const Pass& pass, Graph& graph, PassContext& ctx) {
+  const bool changed = INGOT_TRY(pass.run(graph, ctx));
+  if (graph.stored_as != DType::F32) ctx.precision = graph.stored_as;
+  return changed;
+}
+
+Result<std::vector<PassTrace>> run_pipeline(Graph& graph, const PassContext& given, const PipelineOptions& o) {
+  PassContext ctx = given;
   INGOT_TRY(check_names(o));
   std::vector<PassTrace> trace;
   dump(graph, o.dump_dir, 0, "import");
@@ -41,7 +48,7 @@ Result<std::vector<PassTrace>> run_pipeline(Graph& graph, const PassContext& ctx
     if (std::find(o.skip.begin(), o.skip.end(), p.name) != o.skip.end()) continue;
     const auto start = std::chrono::steady_clock::now();
     const std::string before = o.verify ? print_graph(graph) : "";
-    auto changed = p.run(graph, ctx);
+    auto changed = run_pass(p, graph, ctx);
     if (!changed) return std::move(changed.error().add(fmt::format("in pass {}", p.name)));
     if (o.verify) INGOT_CHECK(*changed || before == print_graph(graph), fmt::format("pass {} says unchanged, but the graph differs", p.name));
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -44,6 +44,9 @@ struct Pass {
 };
 std::span<const Pass> pipeline();
 
+/// Runs one pass. What it finds out about the model's types is the context's from then on.
+Result<bool> run_pass(const Pass& pass, Graph& graph, PassContext& ctx);
+
 struct PassTrace {
   std::string name;
   double ms = 0;

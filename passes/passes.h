@@ -33,6 +33,12 @@ Result<bool> remove_dead(Graph& graph, const PassContext& ctx);
 /// Expands every operator whose row decomposes (BatchNormalization, Softmax, norms). Tests: tests/golden/decompose/
 Result<bool> decompose(Graph& graph, const PassContext& ctx);
 
+/// In a model whose products multiply 16-bit floats, values of that type become f32, and the type how values between kernels are
+/// stored (assign_precision). Inputs and outputs of the model keep their types, and what it computes in f32 is stored as f32.
+///   before:  MatMul(x, w): f16[N,64]       after:  Cast(MatMul(Cast(x), w): f32[N,64]): f16[N,64]
+/// Not where a product of it multiplies f32. Tests: tests/golden/widen_halves/
+Result<bool> widen_halves(Graph& graph, const PassContext& ctx);
+
 /// Moves constant per-channel factors behind a convolution or product into its weight, and joins constant additions.
 ///   before:  Mul(Conv(x, w), s)            after:  Conv(x, w*s)
 /// The weight is never changed for another reader: a new constant is made. A product that someone else reads, or that is an

@@ -12,6 +12,7 @@ constexpr Pass kPipeline[] = {
     {"simplify", simplify_graph, Stage::Imported, "fewer nodes to decompose"},
     {"decompose", decompose, Stage::Canonical,
      "composite operators become reductions and pointwise work, which fusion puts together again"},
+    {"widen_halves", widen_halves, Stage::Canonical, "products are what they are now, and no pass behind it knows 16-bit floats"},
     {"fold_constants", fold_constants, Stage::Canonical,
      "decomposed statistics (scale / sqrt(var + eps)) become constants"},
     {"fold_scales", fold_scales, Stage::Canonical, "needs those constants; leaves products of constants behind"},

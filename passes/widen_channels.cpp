@@ -111,11 +111,16 @@ Status multiply_patches(Graph& g, NodeId id) {
   return {};
 }
 
+/// An input of the model, or the same as another type.
+bool is_given(const Graph& g, ValueId v) {
+  const Node* n = g.producer(v);
+  return !n || (n->op->name == "Cast" && !g.value(n->inputs[0]).producer.valid());
+}
 /// The product reads an input of the model, whose channels are far apart.
 bool reads_model_input(const Graph& g, const Node& n) {
   if (n.op->name != "Conv" || n.attrs.as<ConvAttrs>().groups != 1 || g.value(n.inputs[0]).constant) return false;
   const auto channels = number(g.value(n.inputs[0]).type.shape[1]);
-  return channels && *channels >= 2 * kChannels && !g.value(n.inputs[0]).producer.valid();
+  return channels && *channels >= 2 * kChannels && is_given(g, n.inputs[0]);
 }
 
 }  // namespace

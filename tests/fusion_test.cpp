@@ -1,5 +1,11 @@
 // What exporters write, and the kernels that it becomes for a GPU: import and all passes, where goldens look at one pass.
+#include "codegen/text/kernel_name.h"
+#include "compiler/driver/reference.h"
+#include "compiler/ir/text.h"
+#include "compiler/ops/registry.h"
 #include "passes/neighbours.h"
+#include "passes/pass_manager.h"
+#include "tests/fused_graphs.h"
 #include "tests/model_tools.h"
 
 using namespace ingot;
@@ -104,7 +110,8 @@ TEST_CASE("GroupNormalization as PyTorch exports it, with its activation") {
   onnx::Model m = new_model();
   add_input(m, "x", {"N", "8", "6", "6"});
   onnx::Tensor grouped, image;
-  for (auto& [t, name, dims] : {std::tuple{&grouped, "grouped", std::vector<int64_t>{0, 4, -1}}, {&image, "image", {-1, 8, 6, 6}}}) {
+  for (auto& [t, name, dims] :
+       {std::tuple{&grouped, "grouped", std::vector<int64_t>{0, 4, -1}}, {&image, "image", {-1, 8, 6, 6}}}) {
     t->set_name(name);
     t->set_data_type(kInt64);
     t->add_dims(static_cast<int64_t>(dims.size()));
@@ -129,7 +136,8 @@ TEST_CASE("a network exported with channels last has the kernels of one with cha
   size_t count[2] = {};
   for (int last : {0, 1}) {
     onnx::Model m = new_model();
-    add_input(m, "x", last ? std::vector<std::string>{"N", "8", "8", "16"} : std::vector<std::string>{"N", "16", "8", "8"});
+    add_input(m, "x",
+              last ? std::vector<std::string>{"N", "8", "8", "16"} : std::vector<std::string>{"N", "16", "8", "8"});
     add_weight(m, "w", {16, 16, 1, 1});
     std::string at = "x";
     for (int i = 0; i < 3; ++i) {
@@ -152,4 +160,38 @@ TEST_CASE("a network exported with channels last has the kernels of one with cha
   }
   CHECK(count[0] == 4);  // a copy of the input, channels last, is the first
   CHECK(count[1] == 3);
+}
+
+namespace {
+
+/// Kernels that the passes make of a graph's text.
+size_t kernels_of(const std::string& text, DType precision) {
+  PassContext ctx;
+  ctx.evaluate = evaluate_node;
+  ctx.target = cuda_traits(90);
+  ctx.precision = precision;
+  INFO(text);
+  auto graph = parse_graph(text, find_op);
+  REQUIRE(graph.ok());
+  auto trace = run_pipeline(*graph, ctx, {});
+  INFO((trace ? "" : trace.error().to_string()));
+  REQUIRE(trace.ok());
+  return graph->live_nodes();
+}
+
+}  // namespace
+
+TEST_CASE("a model of 16-bit floats becomes the kernels of one of f32 whose values are stored so") {
+  std::vector<testing::FusedGraph> graphs = testing::chain_graphs();
+  for (const auto& more : {testing::row_group_graphs(), testing::norm_graphs(), {testing::masked_windows()}})
+    graphs.insert(graphs.end(), more.begin(), more.end());
+  for (const testing::FusedGraph& g : graphs) {
+    INFO(g.name);
+    const size_t more =
+        g.name ==
+        std::string(
+            "one direction of pixels that are one axis");  // nothing follows what drops an axis: the output's cast
+    for (const auto& [name, type] : {std::pair{"f16", DType::F16}, {"bf16", DType::BF16}})
+      CHECK(kernels_of(replace_all(g.text, "f32", name), DType::F32) == kernels_of(g.text, type) + more);
+  }
 }

@@ -57,7 +57,7 @@ Result<std::string> transform(const std::string& input, const std::vector<std::s
     auto pass = std::find_if(table.begin(), table.end(), [&](const Pass& p) { return name == p.name; });
     if (pass == table.end()) return invalid("no pass named " + name);
     const std::string before = print_graph(g);
-    const bool changed = INGOT_TRY(pass->run(g, ctx));
+    const bool changed = INGOT_TRY(run_pass(*pass, g, ctx));
     if (!changed && before != print_graph(g)) return invalid(name + " says unchanged, but the graph differs");
     if (changed) g.compact();
     INGOT_TRY(verify(g, name == "form_groups" || name == "fold_norms" || name == "join_parts" || name.starts_with("assign_") ? Stage::Fused : Stage::Imported));

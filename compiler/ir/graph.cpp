@@ -70,6 +70,7 @@ void Graph::replace_use(NodeId user, ValueId from, ValueId to) {
 
 void Graph::replace_all_uses(ValueId from, ValueId to) {
   if (from == to) return;
+  value(to).keeps_f32 |= value(from).keeps_f32;
   const std::vector<NodeId> users = value(from).users;
   for (NodeId u : users) replace_use(u, from, to);
   for (ValueId& o : outputs)

@@ -35,6 +35,7 @@ struct Value {
   std::vector<NodeId> users;     // one entry per use
   TensorPtr constant;            // set for constants
   Content content;               // may be set for any small value
+  bool keeps_f32 = false;        // the model asks for f32 among values of 16 bits: that is how it is stored
 };
 
 struct Node {
@@ -73,6 +74,7 @@ class Graph {
   std::vector<Expr> symbols;              // the named dimensions, with ranges
   std::vector<ValueSymbol> value_symbols;
   std::vector<DerivedSymbol> derived_symbols;  // definitions use earlier ones
+  DType stored_as = DType::F32;  // what f32 values between kernels are stored as, unless the user says so
   std::vector<ShapeRequirement> requirements;  // what operators ask of run-time values; those of shapes follow from the nodes
 
   ValueId add_input(TensorType type, std::string name);
