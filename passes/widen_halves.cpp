@@ -1,6 +1,8 @@
 // Models whose values are 16-bit floats: what the operators compute is f32 in a kernel anyway, so the graph says so, and the 16 bits
 // become how values between kernels are stored. Everything behind sees one form of a model, whatever types it was exported in.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "compiler/ops/compose.h"
 #include "compiler/ops/registry.h"
@@ -35,12 +37,15 @@ class Widener {
   /// False: an operator wants the narrow type.
   Result<bool> run() {
     if (!asked_) mark_wide();
+    std::vector<size_t> narrow;  // outputs, by position
+    for (size_t i = 0; i < g_.outputs.size(); ++i)
+      if (is_narrow(g_.outputs[i])) narrow.push_back(i);
     for (const ValueId v : g_.inputs)
       if (is_narrow(v)) INGOT_TRY(read_wide(v));
     widen_constants();
     for (NodeId id : g_.order())
       if (!INGOT_TRY(widen(id))) return false;
-    for (size_t i = 0; i < narrow_outputs_.size(); ++i) INGOT_TRY(store_narrow(narrow_outputs_[i]));
+    for (const size_t i : narrow) INGOT_TRY(store_narrow(i));
     return true;
   }
 
@@ -69,10 +74,8 @@ class Widener {
       if (!from || !is_narrow(v) || (g_.value(v).users.empty() && !g_.is_output(v))) continue;
       auto to = std::make_shared<Tensor>(DType::F32, from->dims());
       for (int64_t k = 0; k < from->count(); ++k) to->mutable_as<float>()[k] = static_cast<float>(from->float_at(k));
-      const bool is_output = g_.is_output(v);
       const ValueId wide = g_.add_constant(std::move(to), g_.value(v).name);
       g_.replace_all_uses(v, wide);
-      if (is_output) narrow_outputs_.push_back(wide);
     }
   }
   /// The node with what its operands have become. Casts to or from the narrow type are nothing any more.
@@ -91,10 +94,8 @@ class Widener {
     }
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       const ValueId v = n.outputs[i];
-      const bool was_narrow = is_narrow(v);
       g_.value(v).type.dtype = types[i].dtype;
       if (types[i].dtype == type_) INGOT_TRY(read_wide(v));  // its attributes say so
-      else if (was_narrow && g_.is_output(v)) narrow_outputs_.push_back(v);
     }
     if (n.op->name == "Cast" && g_.value(n.inputs[0]).type.dtype == n.attrs.as<CastAttrs>().to) drop_cast(id);
     return true;
@@ -103,23 +104,27 @@ class Widener {
   void drop_cast(NodeId id) {
     const ValueId from = g_.node(id).inputs[0], to = g_.node(id).outputs[0];
     const bool rounds = !g_.value(to).keeps_f32;
-    if (rounds && g_.value(from).users.size() == 1 && !g_.is_output(from)) g_.value(from).keeps_f32 = false;
+    const bool for_all = g_.value(from).users.size() == 1 && !g_.is_output(from);
+    if (rounds && for_all) g_.value(from).keeps_f32 = false;
+    if (rounds && !for_all) read_apart_.insert(from);
     g_.value(to).keeps_f32 = false;  // what takes its place has its own
-    std::replace(narrow_outputs_.begin(), narrow_outputs_.end(), to, from);
     g_.replace_all_uses(to, from);
     g_.erase_if_dead(id);
   }
   /// An output of the model has its type; what else reads the value reads the output, so that it is stored once.
-  Status store_narrow(ValueId v) {
-    const std::vector<NodeId> users = g_.value(v).users;
-    const std::vector<ValueId> outputs = g_.outputs;
-    const ValueId narrow = INGOT_TRY(build_cast(b_, v, type_));
-    g_.value(narrow).name = g_.value(v).name;
-    for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i] == v) g_.outputs[i] = narrow;
-    if (users.empty() || g_.value(v).constant) return {};
-    const ValueId wide = INGOT_TRY(build_cast(b_, narrow, DType::F32));
-    for (NodeId u : users) g_.replace_use(u, v, wide);
+  Status store_narrow(size_t position) {
+    const ValueId v = g_.outputs[position];
+    ValueId& narrow = stored_[v];
+    if (!narrow.valid()) {
+      const std::vector<NodeId> users = g_.value(v).users;
+      narrow = INGOT_TRY(build_cast(b_, v, type_));
+      g_.value(narrow).name = g_.value(v).name;
+      if (!users.empty() && !read_apart_.count(v) && !g_.value(v).constant) {
+        const ValueId wide = INGOT_TRY(build_cast(b_, narrow, DType::F32));
+        for (NodeId u : users) g_.replace_use(u, v, wide);
+      }
+    }
+    g_.outputs[position] = narrow;
     return {};
   }
 
@@ -128,7 +133,8 @@ class Widener {
   DType type_;
   bool asked_;  // for 16 bits, by the user
   std::vector<NodeId> made_;
-  std::vector<ValueId> narrow_outputs_;
+  std::set<ValueId> read_apart_;  // values that some readers want as f32, and others rounded
+  std::map<ValueId, ValueId> stored_;  // values and what outputs of them are
 };
 
 }  // namespace

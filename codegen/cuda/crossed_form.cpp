@@ -221,6 +221,7 @@ std::vector<Schedule> plan_crossed(const Kernel& kernel, const TargetTraits& tar
   size_t size = 1;
   for (const DType t : form->types) size = std::max(size, size_of(t));
   const int64_t across = estimate(form->across.extent, kGuess), last = estimate(form->last.extent, kGuess);
+  if (across < 1 || last < 1) return {};  // nothing to do
   const auto schedule = [&](int64_t side) {
     Schedule s;
     s.kind = Schedule::Kind::Crossed;
