@@ -143,7 +143,7 @@ Result<bool> widen_halves(Graph& graph, const PassContext& ctx) {
   if (!ctx.fuse || !graph.value_symbols.empty()) return false;
   const bool asked = ctx.precision != DType::F32;
   const DType type = type_of_products(graph);
-  if (type == DType::F32) return false;
+  if (type == DType::F32 || (asked && type != ctx.precision)) return false;
   Graph widened = graph;
   Widener widener(widened, type, asked);
   if (!INGOT_TRY(widener.run())) return false;

@@ -41,6 +41,8 @@ TORCH = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "
 EAGER, GRAPH, COMPILE = "eager", "graph", "torch.compile"
 # Ingot may be so many times as far from fp32 as PyTorch is in the same type; random deep networks amplify rounding
 WORSE_THAN_PEER = 4
+# Where the peer is the reference: products that are right to 5e-7 are 40 to 150 times that behind the norms of image networks.
+LEAST_ERROR = 2.5e-5
 READY, GO, DONE = "ready", "go", "done"
 
 
@@ -378,7 +380,7 @@ def main():
     found = measure_all(args)
     print_means(found)
     wrong = [
-        r["name"] for r in found if not r.get("error", float("nan")) <= WORSE_THAN_PEER * max(r["peer_error"], 1e-6)
+        r["name"] for r in found if not r.get("error", float("nan")) <= WORSE_THAN_PEER * max(r["peer_error"], LEAST_ERROR)
     ]
     missing = len(args.models.split(",")) * len(args.types.split(",")) * len(args.batches.split(",")) - len(found)
     if wrong or missing:
