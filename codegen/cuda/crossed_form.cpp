@@ -95,13 +95,14 @@ int64_t power_of_two_below(int64_t n) {
 }
 
 void set_tile(Schedule& s, int64_t side, int64_t across, int64_t last) {
+  const auto within = [](int64_t extent, int64_t most) { return static_cast<int>(std::min((extent + 7) / 8 * 8, most)); };
   s.tile.m = s.tile.n = static_cast<int>(side);
   if (last < side) {
     s.tile.n = static_cast<int>(last);
-    s.tile.m = static_cast<int>(power_of_two_below(side * side / last));
+    s.tile.m = within(across, power_of_two_below(side * side / last));
   } else if (across < side) {
     s.tile.m = static_cast<int>(across);
-    s.tile.n = static_cast<int>(power_of_two_below(side * side / across));
+    s.tile.n = within(last, power_of_two_below(side * side / across));
   }
 }
 
