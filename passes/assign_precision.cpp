@@ -60,6 +60,7 @@ class Narrower {
     for (size_t i = 0; i < g_.node(id).inputs.size(); ++i) {
       const ValueId v = g_.node(id).inputs[i];
       if (g_.value(v).constant) {
+        if (g_.value(v).keeps_f32) continue;
         if (!is_wide_matrix(v) && !(is_wide(v) && g_.value(v).constant->count() > kLongestVector)) continue;
         g_.replace_use(id, v, weight(v));
       } else if (!narrow_.count(v)) {

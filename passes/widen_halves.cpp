@@ -54,8 +54,10 @@ class Widener {
 
   /// What the model itself computes in f32 stays f32 where it is stored.
   void mark_wide() {
-    for (NodeId id : g_.order())
-      for (ValueId v : g_.node(id).outputs) g_.value(v).keeps_f32 = g_.value(v).type.dtype == DType::F32;
+    for (uint32_t i = 0; i < g_.value_count(); ++i) {
+      Value& v = g_.value(ValueId{i});
+      v.keeps_f32 = v.type.dtype == DType::F32 && (v.constant || v.producer.valid());
+    }
   }
   /// Readers of `v` read it by way of a cast.
   Status read_wide(ValueId v) {
