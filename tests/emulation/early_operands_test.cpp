@@ -122,8 +122,8 @@ TEST_CASE("what a launch reads early is what launches before the one in front wr
   }
   INFO(marks);
   CHECK(
-      marks ==
-      "Conv_Relu;Conv_Relu;Conv_Relu;Conv;x0 Conv_Add;");  // what the short branch reads is older than the long one's end
+      marks == "Cast_Conv_Relu_Cast;Cast_Conv_Relu_Cast;Cast_Conv_Relu_Cast;Cast_Conv_Cast;x0 "
+               "Cast_Conv_Cast_Add_Cast;");  // what the short branch reads is older than the long one's end
 }
 
 TEST_CASE("products that start early compile without spills", "[nvrtc]") {
