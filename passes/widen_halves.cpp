@@ -65,7 +65,6 @@ class Widener {
     if (users.empty()) return {};
     const ValueId wide = INGOT_TRY(build_cast(b_, v, DType::F32));
     for (NodeId u : users) g_.replace_use(u, v, wide);
-    made_.push_back(g_.value(wide).producer);
     return {};
   }
   void widen_constants() {
@@ -82,7 +81,6 @@ class Widener {
   }
   /// The node with what its operands have become. Casts to or from the narrow type are nothing any more.
   Result<bool> widen(NodeId id) {
-    if (std::find(made_.begin(), made_.end(), id) != made_.end()) return true;
     if (g_.node(id).op->name == "Cast" && g_.node(id).attrs.as<CastAttrs>().to == type_)
       g_.node(id).attrs = AttrsBox::of(CastAttrs{DType::F32});
     const Node n = g_.node(id);
@@ -134,7 +132,6 @@ class Widener {
   GraphBuilder b_;
   DType type_;
   bool asked_;  // for 16 bits, by the user
-  std::vector<NodeId> made_;
   std::set<ValueId> read_apart_;  // values that some readers want as f32, and others rounded
   std::map<ValueId, ValueId> stored_;  // values and what outputs of them are
 };

@@ -39,13 +39,6 @@ EmittedKernel emit(const Sample& sample, const TargetTraits& target = cuda_trait
   return launched[0];
 }
 
-/// A machine so small that every plan prefers wide accesses and large tiles.
-TargetTraits tiny_machine(int capability = 90) {
-  TargetTraits t = cuda_traits(capability);
-  t.parallel_units = 1;
-  return t;
-}
-
 Schedule tiles(int m, int n, int thread_m, int thread_n) {
   Schedule s;
   s.kind = Schedule::Kind::Tiles;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/plan_cuda.h"
+#include "codegen/lower/kernel_walk.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
 
@@ -88,12 +89,6 @@ class Finder {
   std::unordered_set<std::string> known_;
 };
 
-int64_t power_of_two_below(int64_t n) {
-  int64_t p = 1;
-  while (p * 2 <= n) p *= 2;
-  return p;
-}
-
 void set_tile(Schedule& s, int64_t side, int64_t across, int64_t last) {
   const auto within = [](int64_t extent, int64_t most) { return static_cast<int>(std::min((extent + 7) / 8 * 8, most)); };
   s.tile.m = s.tile.n = static_cast<int>(side);
@@ -116,13 +111,6 @@ bool is_joined(const Kernel& kernel, const CrossedForm& form, int64_t tile_n) {
     joined &= c && c->is_const(tile_n);
   });
   return joined;
-}
-
-Expr over(const Expr& e, const Bindings& places) {
-  return rewrite(substitute(e, places), [](const Expr& x) {
-    if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
-    return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
-  });
 }
 
 /// The widest vector of results of a tile.
@@ -185,7 +173,6 @@ CrossedTile crossed_tile(const Kernel& kernel, const CrossedForm& form, const Sc
   }
   tile.across = tile.across_start + across_in;
   tile.last = tile.last_start + last_in;
-  tile.points_of_tile = int64_t{s.tile.m} * s.tile.n;
   ExprMap<Expr> staged;
   for (size_t i = 0; i < form.staged.size(); ++i) {
     const Expr& e = form.staged[i];
@@ -206,7 +193,7 @@ CrossedTile crossed_tile(const Kernel& kernel, const CrossedForm& form, const Sc
       const auto found = staged.find(x);
       return found == staged.end() ? Expr() : found->second;
     });
-    return over(apart, places);
+    return at(apart, places);
   };
   for (const Stmt& stmt : kernel.body) {
     if (const auto* l = stmt.as<Let>()) tile.body.push_back({Let{l->var, in_tile(l->value)}});

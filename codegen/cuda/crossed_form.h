@@ -32,7 +32,6 @@ struct CrossedTile {
   Expr across_start, last_start;  // the tile's place, over blocks
   Body body;  // over those; staged values are loads of buffers behind the kernel's
   Expr across, last;  // a point's place, over those
-  int64_t points_of_tile = 0;
   std::vector<Staged> staged;
   int64_t shared_bytes = 0;
 };

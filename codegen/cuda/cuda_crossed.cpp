@@ -15,12 +15,6 @@ CrossedPrinter::CrossedPrinter(const Kernel& kernel, const Schedule& schedule, b
   }
 }
 
-std::string CrossedPrinter::element(int buffer, const std::string& index) {
-  if (buffer < static_cast<int>(kernel_.buffers.size())) return CudaPrinter::element(buffer, index);
-  const DType type = buffer_type(buffer);
-  return fmt::format("lds<{}>({} + ({}) * {})", c_storage_type(type), buffer_name(buffer), index, size_of(type));
-}
-
 CrossedPrinter::Shared CrossedPrinter::share(int64_t count, const char* stem) {
   const std::string part = expr_.fresh("part"), item = expr_.fresh(stem);
   out_.directive("#pragma unroll");
@@ -42,7 +36,7 @@ std::string CrossedPrinter::inside(const std::string& across, const std::string&
 
 std::string CrossedPrinter::print_read(size_t i) {
   const CrossedTile::Staged& of = tile_.staged[i];
-  const int64_t vectors = schedule_.tile.m / of.vector, count = vectors * schedule_.tile.n;
+  const int64_t vectors = vectors_across(i), count = vectors * schedule_.tile.n;
   const std::string type = c_storage_type(form_.types[i]), arrived = expr_.fresh("arrived");
   out_.line(fmt::format("Vec<{}, {}> {}[{}] = {{}};", type, of.vector, arrived, parts_of(count)));
   nested([&] {
@@ -82,7 +76,7 @@ std::string CrossedPrinter::print_read(size_t i) {
 
 void CrossedPrinter::print_staged(size_t i, const std::string& arrived) {
   const CrossedTile::Staged& of = tile_.staged[i];
-  const int64_t vectors = schedule_.tile.m / of.vector, count = vectors * schedule_.tile.n;
+  const int64_t vectors = vectors_across(i), count = vectors * schedule_.tile.n;
   nested([&] {
     const Shared shared = share(count, "vector");
     const std::string store =
@@ -93,7 +87,7 @@ void CrossedPrinter::print_staged(size_t i, const std::string& arrived) {
 }
 
 void CrossedPrinter::print_points_of_tile() {
-  const int64_t count = tile_.points_of_tile / schedule_.vector;
+  const int64_t count = int64_t{schedule_.tile.m} * schedule_.tile.n / schedule_.vector;
   const Shared shared = share(count, "item");
   if (count % schedule_.threads != 0) out_.line(fmt::format("if ({} >= {}) break;", shared.item, count));
   std::vector<Axis> axes = tile_.points;

@@ -61,6 +61,11 @@ std::string CudaPrinter::signature() const {
                      cluster, kPlaceholderName, list);
 }
 
+std::string CudaPrinter::shared_element(int buffer, const std::string& index) const {
+  const DType type = buffer_type(buffer);
+  return fmt::format("lds<{}>({} + ({}) * {})", c_storage_type(type), buffer_name(buffer), index, size_of(type));
+}
+
 void CudaPrinter::wait_for_inputs() {
   expr_.include("sync.cuh");
   out_.line("pdl_begin();");

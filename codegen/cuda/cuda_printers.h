@@ -31,6 +31,9 @@ class CudaPrinter : public CPrinter {
   /// The body at this position of the domain, for `vector` points from there on.
   void print_points(const std::string& position);
   bool is_written(int buffer) const { return written_.count(buffer) > 0; }
+  bool is_scratch(int buffer) const { return buffer >= static_cast<int>(kernel_.buffers.size()); }
+  /// An element of a scratch array in shared memory.
+  std::string shared_element(int buffer, const std::string& index) const;
   std::string dim_parameter(const Expr& dim) const;
 
   const Schedule& schedule_;
@@ -52,19 +55,23 @@ class CrossedPrinter : public CudaPrinter {
   void print();
 
  protected:
-  std::string element(int buffer, const std::string& index) override;
+  std::string element(int buffer, const std::string& index) override {
+    return is_scratch(buffer) ? shared_element(buffer, index) : CudaPrinter::element(buffer, index);
+  }
 
  private:
   /// Reads staged value `i` of the tile into an array, whose name it returns; and stores that.
   std::string print_read(size_t i);
   void print_staged(size_t i, const std::string& arrived);
   void print_points_of_tile();
-  /// Opens a loop over `count` items that the block's threads share. `name`: the item's number.
+  /// Opens a loop over `count` items that the block's threads share; `stem`: of the name of an item's number.
   struct Shared {
     CodeWriter::Block loop;
     std::string part, item;
   };
   Shared share(int64_t count, const char* stem);
+  /// Vectors of staged value `i` across a tile.
+  int64_t vectors_across(size_t i) const { return schedule_.tile.m / tile_.staged[i].vector; }
   int64_t parts_of(int64_t count) const { return (count + schedule_.threads - 1) / schedule_.threads; }
   /// "x < 7 && y < 9", where the tile may reach behind the kernel's domain; empty where it can't.
   std::string inside(const std::string& across, const std::string& last);
@@ -119,7 +126,6 @@ class RowsPrinter : public CudaPrinter {
   void store_vector(int buffer, const std::string& index, const std::string& vector) override;
 
  private:
-  bool is_scratch(int buffer) const { return buffer >= static_cast<int>(kernel_.buffers.size()); }
   bool is_shared_by_lanes(int buffer) const;   // written and read in this kernel
   void order_accesses(const Stmt& stmt);
   /// "for (i = lane; ...)" over the flattened axes, in vector mode where the accesses allow it.

@@ -125,9 +125,7 @@ void RowsPrinter::statement(const Stmt& stmt) {
 }
 
 std::string RowsPrinter::element(int buffer, const std::string& index) {
-  if (!is_scratch(buffer)) return CudaPrinter::element(buffer, index);
-  const DType type = buffer_type(buffer);
-  return fmt::format("lds<{}>({} + ({}) * {})", c_storage_type(type), buffer_name(buffer), index, size_of(type));
+  return is_scratch(buffer) ? shared_element(buffer, index) : CudaPrinter::element(buffer, index);
 }
 
 void RowsPrinter::store_element(int buffer, const std::string& index, const std::string& stored) {

@@ -37,11 +37,22 @@ Bindings columns_of(const std::vector<Axis>& axes) {
 }  // namespace
 
 RowPass row_pass(const Kernel& kernel, const std::vector<Axis>& axes, const Body& work, int vector) {
-  const auto columns = total_of(axes).as_int();
-  if (axes.empty() || !columns) return {};
-  const Axis& inner = axes.back();
-  const int width = widest_vector(kernel, work, inner.var, inner.extent, vector);
-  return width > 1 ? RowPass{*columns, *inner.extent.as_int(), width} : RowPass{};
+  RowPass pass;
+  for (const Axis& a : axes) {
+    const auto extent = a.extent.as_int();
+    if (!extent) return {};
+    pass.extents.push_back(*extent);
+  }
+  if (axes.empty()) return {};
+  pass.width = widest_vector(kernel, work, axes.back().var, axes.back().extent, vector);
+  return pass.width > 1 ? pass : RowPass{};
+}
+
+int64_t RowPass::steps(int lanes) const {
+  int64_t vectors = 1;
+  for (const int64_t e : extents) vectors *= e;
+  vectors /= width;  // which divides the last extent
+  return (vectors + lanes - 1) / lanes;
 }
 
 HeldRows held_rows(const Kernel& kernel, int vector) {

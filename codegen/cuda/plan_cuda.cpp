@@ -77,13 +77,6 @@ bool has_conditional_reduce(const Body& body) {
   return false;
 }
 
-int power_of_two_below(int64_t n) {
-  n = std::min<int64_t>(n, 1 << 20);  // extents without a bound count as very many
-  int p = 1;
-  while (p * 2 <= n) p *= 2;
-  return p;
-}
-
 Schedule plan_points(const Kernel& kernel, const TargetTraits& target) {
   Schedule s;
   s.kind = Schedule::Kind::Points;
@@ -258,6 +251,13 @@ Schedule plan_columns(const Kernel& kernel, const TargetTraits& target, const To
 }
 
 }  // namespace
+
+int power_of_two_below(int64_t n) {
+  n = std::min<int64_t>(n, 1 << 20);  // extents without a bound count as very many
+  int p = 1;
+  while (p * 2 <= n) p *= 2;
+  return p;
+}
 
 Expr total_of(const std::vector<Axis>& axes) {
   Expr total = 1;

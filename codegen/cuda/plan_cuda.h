@@ -108,11 +108,11 @@ struct RowShared {
 };
 Result<RowShared> row_shared(const Kernel& kernel, const Schedule& schedule);
 
-/// A pass over the columns of a row: so many of them, by vectors of `width`; 0: something else. With several axes they are taken as one.
+/// A pass over the columns of a row by vectors of `width`; 0: something else. Several axes are taken as one.
 struct RowPass {
-  int64_t columns = 0, inner = 0;  // inner: the extent of the last axis
+  std::vector<int64_t> extents;
   int width = 0;
-  int64_t steps(int lanes) const { return (columns + int64_t{lanes} * width - 1) / (int64_t{lanes} * width); }
+  int64_t steps(int lanes) const;
   bool operator==(const RowPass&) const = default;
 };
 RowPass row_pass(const Kernel& kernel, const std::vector<Axis>& axes, const Body& work, int vector);
@@ -183,6 +183,8 @@ Result<CudaLaunch> cuda_launch(const Kernel& kernel, const Schedule& schedule);
 /// False when a buffer or the domain is known to exceed kMaxI32Elements: then indices are 64-bit.
 bool fits_i32(const Kernel& kernel);
 
+/// Of 1, 2, 4, ... the largest up to n; numbers without a bound count as a million.
+int power_of_two_below(int64_t n);
 /// The product of the extents.
 Expr total_of(const std::vector<Axis>& axes);
 /// A number to plan by: the value, or the upper bound, or `otherwise`.

@@ -7,17 +7,11 @@
 
 #include "codegen/cuda/plan_cuda.h"
 #include "codegen/cuda/window_form.h"
+#include "codegen/lower/kernel_walk.h"
 #include "codegen/text/c_printer.h"
 #include "compiler/expr/simplify.h"
 
 namespace ingot {
-
-Expr at(const Expr& e, const Bindings& bindings) {
-  return rewrite(substitute(e, bindings), [](const Expr& x) {
-    if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
-    return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
-  });
-}
 
 namespace {
 

@@ -1,4 +1,5 @@
 #include "codegen/cuda/window_form.h"
+#include "codegen/lower/kernel_walk.h"
 
 #include <algorithm>
 #include <map>

@@ -49,7 +49,5 @@ struct WindowShared {
   int weights_at = -1, bytes = 0;
 };
 WindowShared window_shared(const WindowForm& form, const Schedule& schedule);
-/// The expression with these values for symbols, and simple indices.
-Expr at(const Expr& e, const Bindings& bindings);
 
 }  // namespace ingot

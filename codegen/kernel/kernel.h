@@ -140,8 +140,9 @@ struct Schedule {
                                // share them: threads / rows_per_block lanes each
   int tile_m = 64, tile_n = 64, tile_k = 16, thread_m = 4, thread_n = 4, stages = 2, split_k = 1;  // Tiles, plain arithmetic
   MultiplyUnit unit = MultiplyUnit::Simt;  // Tiles
-  MmaTile tile;                  // tensor cores; attention: m queries and n keys at a time; Crossed: m positions across by n along the stores; windows: m rows and n columns of outputs of a thread, and
-                                 // k vectors of channels of a block that has whole lines (0: blocks have whatever follows)
+  MmaTile tile;                  // tensor cores; attention: m queries and n keys at a time; Crossed: m positions across by n along
+                                 // the stores; windows: m rows and n columns of outputs of a thread, and k vectors of channels of
+                                 // a block that has whole lines (0: blocks have whatever follows)
   bool shared_weights = false;   // Window: each thread has its weights in shared memory, and not in registers
   int cluster_k = 1;             // tensor cores: blocks of a cluster that share a tile, each with its part of k
   int grid_k =

@@ -80,12 +80,7 @@ std::vector<Axis> split(const Kernel& kernel, const std::vector<Axis>& axes, Bin
 
 /// What the axes' positions have become, in all expressions.
 void put(Kernel& kernel, const Bindings& bindings) {
-  map_exprs(kernel, [&](const Expr& e) {
-    return rewrite(substitute(e, bindings), [](const Expr& x) {
-      if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
-      return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
-    });
-  });
+  map_exprs(kernel, [&](const Expr& e) { return at(e, bindings); });
 }
 
 /// An element of the value lies somewhere by way of a quotient of the axis.

@@ -1,5 +1,7 @@
 #include "codegen/lower/kernel_walk.h"
 
+#include "compiler/expr/simplify.h"
+
 namespace ingot {
 namespace {
 
@@ -59,6 +61,13 @@ void for_each_expr(const Kernel& k, const std::function<void(const Expr&)>& f) {
 void for_each_axes(Kernel& k, const std::function<void(std::vector<Axis>&)>& f) {
   f(k.domain);
   walk_axes(k.body, f);
+}
+
+Expr at(const Expr& e, const Bindings& bindings) {
+  return rewrite(substitute(e, bindings), [](const Expr& x) {
+    if (x.op() == ExprOp::Load) return Expr::load(x.buffer(), x.type(), simplify(x.arg(0)));
+    return x.type() == DType::Bool || x.type() == DType::I64 ? simplify(x) : Expr();
+  });
 }
 
 }  // namespace ingot

@@ -7,6 +7,7 @@
 #include "tests/emulation/check_sample.h"
 #include "tests/emulation/graph_samples.h"
 #include "tests/emulation/planted_fault.h"
+#include "tests/emulation/schedules.h"
 
 using namespace ingot;
 using namespace ingot::samples;
@@ -30,13 +31,6 @@ std::string padded(int channels, int to, const char* pixels, const char* type) {
   return %2 "y"
 }})",
                      channels, to, pixels, type, to - channels);
-}
-
-/// A machine that a few blocks fill.
-TargetTraits tiny_machine() {
-  TargetTraits t = cuda_traits(90);
-  t.parallel_units = 1;
-  return t;
 }
 
 /// The kernel's plans for Hopper and for a machine that small tiles fill, each under the emulator.

@@ -5,6 +5,13 @@
 
 namespace ingot::samples {
 
+/// A machine so small that every plan prefers wide accesses and large tiles.
+inline TargetTraits tiny_machine(int capability = 90) {
+  TargetTraits t = cuda_traits(capability);
+  t.parallel_units = 1;
+  return t;
+}
+
 /// Tensor cores: warps of (tile / warp) tiles, k_warps of them on each, in clusters of `cluster` blocks.
 inline Schedule mma(MultiplyUnit unit, int m, int n, int warp_m, int warp_n, int k_warps, int cluster, int stages) {
   Schedule s;
